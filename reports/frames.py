@@ -108,8 +108,8 @@ def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> lis
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Compare each result of `news` with the baseline `base`: a data frame with a row per factor of the time, with
-    ratio or difference, interval and verdict.
+    """Compare each result of `news` with the baseline `base`: a data frame with a row per compared quantity (such as
+    a factor of the time), with ratio or difference, interval and verdict.
 
     `min_effect` is the smallest difference of interest, by default 0.03 for times and 0.001 for AUC. Raises
     InputError where a path holds no results, `base` several sets, or one of `news` is of another benchmark, target,

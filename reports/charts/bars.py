@@ -31,7 +31,8 @@ class Bar:
 
 
 def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
-    """Draw the time to train of each run as a stacked bar, its seconds split in the order of PARTS."""
+    """Draw the time to train of each run (or a configuration's mean) as a stacked bar, its seconds split in the order
+    of PARTS."""
     used = [any(bar.parts[number] > 0 for bar in bars) for number in range(len(PARTS))]
     keys = [key for key, is_used in zip(_keys(PARTS), used, strict=True) if is_used]
     return draw_both(

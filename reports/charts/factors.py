@@ -1,4 +1,5 @@
-"""Draws the chart of why one configuration is slower than another: a bar on a log2 axis per factor of the time."""
+"""Draws the chart of why one configuration is slower or faster than another: a bar on a log2 axis per factor of the
+time."""
 
 import math
 from collections.abc import Sequence
@@ -37,7 +38,8 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Bars of the factors by which one configuration's time to train differs from the baseline's."""
+    """Bars of one configuration's factors of the time against the baseline's, or of many configurations' times, one
+    bar each."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -46,7 +48,7 @@ class FactorPanel:
 def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw one panel per compared configuration, the first at the top."""
+    """Draw panels of bars, mostly one per compared configuration, the first at the top."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""

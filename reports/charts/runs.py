@@ -22,8 +22,8 @@ MOST_TALL = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StripDot:
-    """One repetition (run or process) of a dot strip; `value` is None or infinite without a value, as for a run that
-    did not converge."""
+    """Dot of a dot strip, mostly one repetition (run or process); `value` is None or infinite without a value, as for
+    a run that did not converge."""
 
     label: str
     value: float | None
@@ -33,8 +33,8 @@ class StripDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """Dot strip of one configuration: its repetitions, their mean with the words above it, and the ends of the mean's
-    interval."""
+    """Dot strip, mostly of one configuration: its repetitions, their mean with the words above it, and the ends of
+    the mean's interval."""
 
     name: str
     hue: int
@@ -71,7 +71,7 @@ class Quantity:
 def strips_figure(
     strips: Sequence[Strip], quantity: Quantity, words: Mapping[str, str], **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
-    """Draw one dot strip per configuration, the first at the top; `words` explain each kind of mark in the legend."""
+    """Draw dot strips, the first at the top; `words` explain each kind of mark in the legend."""
     shown = {f"dot-{dot.fate}" for strip in strips for dot in strip.dots}
     shown |= {"dot-failed"} if any(strip.missing for strip in strips) else set()
     shown |= {"mean"} if any(strip.mean is not None for strip in strips) else set()
@@ -131,7 +131,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
 
 
 def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[Markup, float]:
-    """Draw one dot strip at `top` px with its configuration's name; return its marks and its height in px."""
+    """Draw one dot strip at `top` px with its name; return its marks and its height in px."""
     radius, positions = layout.radius, [layout.x(value) for _, value in strip.known]
     swarm = svg.swarm(positions, layout.spacing)
     extent = max(math.ceil((math.ceil(len(strip.missing) / 3) - 1) / 2), *map(abs, swarm), 0)

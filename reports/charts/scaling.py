@@ -1,5 +1,5 @@
-"""Draws charts of a quantity over the number of ranks, a link's speed or a rate: one line per series, one dot per
-configuration."""
+"""Draws charts of a quantity over a logarithmic one, such as the number of ranks, a link's speed or a rate: one line
+per series."""
 
 from collections.abc import Callable, Sequence
 

@@ -92,7 +92,7 @@ def circle(x: float, y: float, radius: float, class_: str | None) -> Markup:
 
 
 def cross(x: float, y: float, radius: float) -> Markup:
-    """Return an SVG cross at (x, y), which marks a failed run."""
+    """Return an SVG cross at (x, y), which marks a failed run or a missing value."""
     a, b, extent = _number(x - radius), _number(y - radius), _number(2 * radius)
     return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_="dot-failed")
 
@@ -357,13 +357,12 @@ def _is_near(taken: Sequence[float], position: float, distance: float) -> bool:
 
 
 def _number(value: float) -> str:
-    """Format an SVG coordinate with at most two decimals and no trailing zeros: finer detail than 0.01 px is
+    """Format an SVG coordinate with at most one decimal and no trailing zero: finer detail than 0.1 px is
     invisible."""
     shown = f"{_within(value):.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
 
 
 def _within(value: float) -> float:
-    """Format an SVG coordinate, limited to ±100,000 px, far outside any drawing, where arithmetic still
-    works."""
+    """Return an SVG coordinate limited to ±100,000 px, far outside any drawing, where arithmetic still works."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

@@ -56,8 +56,8 @@ def why_refused(base: Result, new: Result) -> str | None:
 
 
 def refused_words(comparisons: Sequence[Comparison]) -> str | None:
-    """Return the error message that names the refused comparisons and the remedy; None where no comparison was
-    refused."""
+    """Return the error message on refused comparisons: their number, the first one's reason and the remedy; None
+    where no comparison was refused."""
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if not refused:
         return None
@@ -85,7 +85,7 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
 
 
 PROCESSOR = "processor"
-"""Name of the entry for different processors in the list of hardware differences between two compared results."""
+"""Name of the entry for different processors in the list of what changed between two compared results."""
 
 
 def systems_differ(base: Result, new: Result) -> bool:

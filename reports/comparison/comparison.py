@@ -49,7 +49,7 @@ _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """Comparison of two results before the correction for multiple testing: for each factor of the time a difference,
+    """Comparison of two results before the correction for multiple testing: for each compared quantity a difference,
     no verdict yet."""
 
     base: Result
@@ -216,8 +216,8 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """Return one factor of the time with its values, and the difference of its effect on log time between two
-    results; the difference is None where unknown."""
+    """Return one compared quantity with its values, and the difference (for factors of the time, of the effect on log
+    time) between two results; the difference is None where unknown."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -336,7 +336,7 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
-    """Return a factor of the time with its verdict, by interval and test at the level of Holm's method."""
+    """Return a compared quantity with its verdict, by interval and test at the level of Holm's method."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]

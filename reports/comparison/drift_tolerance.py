@@ -18,7 +18,7 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Confidence of drift's prediction interval: by drift alone, two further sets differ by more in one of fifty
+"""Confidence of drift's prediction interval: two further sets of one configuration differ by more in one of fifty
 cases."""
 LEAST_DRIFT = 0.05
 """Smallest drift tolerance that measurement can give, as a fraction: a few sets that happen to agree do not prove a
@@ -83,10 +83,10 @@ class Repeats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftTolerance:
-    """Drift tolerance of each factor of the time, as a difference of logarithms, and names of the repeated `sets`
-    that show it.
+    """Drift tolerance of each compared quantity (such as throughput), as a difference of logarithms, and names of the
+    repeated `sets` that show it.
 
-    Without sets nothing is measured, and ASSUMED_DRIFT holds for every factor. `words` briefly names the source.
+    Without sets nothing is measured, and ASSUMED_DRIFT holds for every quantity. `words` briefly names the source.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -103,13 +103,13 @@ NO_REPEATS = Repeats()
 
 
 def drifts(name: str) -> bool:
-    """Return whether drift of the system changes a factor of the time: True for speeds and times, False for
+    """Return whether drift of the system changes a compared quantity: True for speeds and times, False for
     convergence and quality."""
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """Measure the drift tolerance of each factor of the time: two further sets differ by less in 98 of 100 cases.
+    """Measure the drift tolerance of each compared quantity: two further sets differ by less in 98 of 100 cases.
 
     The spread of the sets' means is pooled over groups (of equal configuration) of at least MIN_SETS; with k sets of
     one group the tolerance is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no
@@ -185,8 +185,8 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
-    """Return the drift tolerance (a difference of logarithms) of a factor of the time between two results: wider
-    where speed varies much between the runs of one."""
+    """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results: wider where
+    speed varies much between the runs of one."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -195,8 +195,8 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
-    """Return the drift tolerance of a factor of the time to train, with its source, in words: 'drift tolerance 20 %
-    (assumed)'."""
+    """Return the drift tolerance of a compared quantity (such as throughput), with its source, in words: 'drift
+    tolerance 20 % (assumed)'."""
     width, spread = width_for(name, tolerance, pairing), _own_spread(name, pairing)
     if width > tolerance.width(name) and spread is not None:
         return (

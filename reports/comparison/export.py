@@ -1,4 +1,4 @@
-"""Exports comparisons of results: JSON, CSV with one row per factor of the time, Markdown."""
+"""Exports comparisons of results: JSON, CSV with one row per compared quantity, Markdown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -51,8 +51,8 @@ def _factor_row(factor: FactorComparison) -> FactorRow:
 
 
 def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
-    """Yield a row per factor of the time of each comparison, by COMPARISON_COLUMNS; a refused comparison has one row
-    without a factor."""
+    """Yield a row per compared quantity (such as a factor of the time) of each comparison, by COMPARISON_COLUMNS; a
+    refused comparison has one row without a factor."""
     for comparison in document.comparisons:
         for factor in comparison.factors or (None,):
             members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
@@ -75,8 +75,8 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return the table cells of one compared factor of the time to train, by FACTOR_COLUMNS, None where unknown; the
-    interval is the one that decides the verdict."""
+    """Return the table cells of one compared quantity (such as a factor of the time), by FACTOR_COLUMNS, None where
+    unknown; the interval is the one that decides the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text

@@ -27,7 +27,7 @@ many runs."""
 
 
 class SideValues(NamedTuple):
-    """Values of one result's runs in a factor of the time to train, None where a run lacks the value; `moments` is
+    """Values of one result's runs in a compared quantity, None where a run lacks the value; `moments` is
     None for fewer than two runs."""
 
     values: Floats | None
@@ -40,12 +40,12 @@ class SideValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """Cache of runs' values by factor of the time to train, shared by all comparisons that a result takes part in."""
+    """Cache of runs' values by compared quantity, shared by all comparisons that a result takes part in."""
 
     _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
     def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
-        """Return runs' values in a factor of the time to train; the cache identifies the tuple of runs by object
+        """Return runs' values in a compared quantity; the cache identifies the tuple of runs by object
         identity."""
         key = id(samples), factor  # the cache keeps the runs, so their id stays unique
         if key not in self._known:
@@ -90,7 +90,7 @@ class Pairing:
         return turns >= min(len(self.base), len(self.new))
 
     def spread(self, factor: str) -> float | None:
-        """Return the spread of single runs in a factor of the time to train: standard deviation of logarithms, pooled
+        """Return the spread of single runs in a compared quantity: standard deviation of logarithms, pooled
         over both results."""
         base, new = self._of_sides(factor)
         if base.moments is None or new.moments is None:
@@ -104,13 +104,13 @@ class Pairing:
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """Return both results' values in a factor of the time to train: logarithms, or plain values where differences
+        """Return both results' values in a compared quantity: logarithms, or plain values where differences
         are compared."""
         base, new = self._of_sides(factor)
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return each result's mean value in a factor of the time to train (of logarithms, where ratios are
+        """Return each result's mean value in a compared quantity (of logarithms, where ratios are
         compared); both must be known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
@@ -120,7 +120,7 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Return whether both runs of every pair have equal values in a factor of the time to train, as samples to
+        """Return whether both runs of every pair have equal values in a compared quantity, as samples to
         converge are where only speed changed."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
@@ -133,7 +133,7 @@ class Pairing:
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution (grid) of runs' logarithms in a factor of the time to train, the coarser of two
+        """Return the resolution (grid) of runs' logarithms in a compared quantity, the coarser of two
         results': the least spread assumed.
 
         Where the runs of every pair converge identically, their samples are exact, so the time has the clock's
@@ -145,7 +145,7 @@ class Pairing:
         return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, tolerance: float = 0.0) -> Difference | None:
-        """Return the new result's mean minus the baseline's in a factor of the time to train, times `sign`; None if
+        """Return the new result's mean minus the baseline's in a compared quantity, times `sign`; None if
         unknown or of fewer than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
@@ -187,7 +187,7 @@ def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
 
 
 def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
-    """Return one result's values in a factor of the time to train, per run: logarithms, or plain values where
+    """Return one result's values in a compared quantity, per run: logarithms, or plain values where
     differences are compared; None if unknown."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):

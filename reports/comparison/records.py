@@ -19,8 +19,8 @@ RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 
 class FactorValues(Row, kw_only=True, frozen=True):
-    """Comparison of a new result with the baseline in one factor of the time. Values are geometric means in `unit`;
-    arithmetic means where differences are compared.
+    """Comparison of a new result with the baseline in one factor of the time, or the measured quantity. Values are
+    geometric means in `unit`; arithmetic means where differences are compared.
 
     `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None means unknown.
     """
@@ -71,7 +71,8 @@ class FactorValues(Row, kw_only=True, frozen=True):
 
 
 class FactorComparison(FactorValues, kw_only=True, frozen=True):
-    """Comparison in one factor of the time with the confidence intervals of the ratio, or of the difference."""
+    """Comparison in one factor of the time (or the measured quantity) with the confidence intervals of the ratio, or
+    of the difference."""
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
@@ -94,7 +95,8 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
 
 class FactorRow(FactorValues, kw_only=True, frozen=True):
-    """Comparison in one factor of the time as a row of JSON, CSV and data frames, with the ends of its intervals."""
+    """Comparison in one factor of the time (or the measured quantity) as a row of JSON, CSV and data frames, with the
+    ends of its intervals."""
 
     interval_low: Annotated[
         Number, meaning("lower end of the interval of the ratio or difference, at the confidence asked for")
@@ -273,8 +275,8 @@ class UnknownSection(Row, kw_only=True, frozen=True):
 
 
 class DifferenceDocument(Row, kw_only=True, frozen=True):
-    """Document that `diff --format json` prints: the settings, software and system in which two configurations
-    differ."""
+    """Document that `diff --format json` prints: settings, software and system of two configurations, differing and
+    equal."""
 
     schema_version: Literal[1] = 1
     a: str

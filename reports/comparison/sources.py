@@ -131,9 +131,9 @@ def results_to_compare(
 ) -> tuple[Result, tuple[Result, ...]]:
     """Read the result at `base` and the results at `news`; `base` itself is left out of several results at one path.
 
-    Results of the reference system named `reference` follow where they measure the same quantity, the most similar
-    configurations first. Labels are distinct. Raises InputError where a path holds no result, or `base` several sets,
-    ReferenceSystemError as `with_alike` does.
+    Results of the reference system named `reference` follow where benchmark and kind of measurement are the same, the
+    most similar configurations first. Labels are distinct. Raises InputError where a path holds no result, or `base`
+    several sets, ReferenceSystemError as `with_alike` does.
     """
     first = one_result(base, ruleset)
     own = {run.log.log_sha256 for run in first.runs}

@@ -149,12 +149,12 @@ class BestSide:
     num_compared: int
     is_of_time: bool
     refused: Sequence[str]
-    """Labels of the sweep's INVALID configurations, which are not compared."""
+    """Labels of INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
-    """Labels of controls, configurations that no user can have (they use the true classes of generated data):
-    compared, but never named best."""
+    """Labels of controls, configurations that no user can have (they use the true classes of generated data): left
+    out, unless fewer than two others remain."""
     verdict: str = ""
-    """Verdict of the comparison where a sweep has only two configurations to compare; else empty."""
+    """Verdict of the comparison where only two configurations are compared; else empty."""
     so_far: str = ""
     """Word in place of 'best' where too few runs leave other configurations undistinguished: 'lowest so far' or
     'highest so far'; else empty."""
@@ -166,8 +166,8 @@ class BestSide:
         return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
-        """Return a sentence on a sweep's best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not
-        distinguished: threads=4 (98 % over all pairs).'"""
+        """Return a sentence on the best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not distinguished:
+        threads=4 (98 % over all pairs).'"""
         worse = "slower" if self.is_of_time else "worse"
         rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
@@ -260,7 +260,7 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
 def read_rows(
     folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
 ) -> list[SweepRow]:
-    """Read the results of each configuration of a sweep, with its values of the varied settings, before any
+    """Read the results of each configuration of a sweep or suite, with its values of the varied settings, before any
     comparison."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}

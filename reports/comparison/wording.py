@@ -12,7 +12,7 @@ from reports.text.formatting import capital, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WIDE = 1.1
-"""Factor between a ratio and an end of its interval, above which a page's title shows the interval, too."""
+"""Factor between a ratio and an end of its interval, above which a title or sentence shows the interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
@@ -128,7 +128,7 @@ def change_text(factor: FactorComparison) -> str | None:
 
 
 def effect_text(min_effect: float, factor: FactorComparison) -> str:
-    """Format the smallest effect of interest in a factor of the time to train: '3 %', '0.001'."""
+    """Format the smallest effect of interest in a compared quantity: '3 %' of a time, '0.001' of a quality."""
     return percent(min_effect, 0) if factor_of(factor.name).is_ratio else f"{min_effect:g}"
 
 
@@ -159,7 +159,7 @@ def speed(time_ratio: float) -> str:
 
 
 def wide_range(whole: FactorComparison) -> str:
-    """Return the interval of the ratio in a page's title, to follow the ratio: ' (2.4x to 21x)'; empty where both
+    """Return the interval of a ratio in a title or sentence, to follow the ratio: ' (2.4x to 21x)'; empty where both
     ends lie within 10 % of the ratio."""
     is_of_time = factor_of(whole.name).is_of_time
     interval = whole.time_interval if is_of_time else whole.shown_interval
@@ -197,8 +197,8 @@ def times(factor: float) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """Return in words how many runs a verdict on an inconclusive factor of the time to train needs, if the true
-    difference is as measured."""
+    """Return in words how many runs a verdict on an inconclusive compared quantity needs, if the true difference is
+    as measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
@@ -209,8 +209,8 @@ def needs(factor: FactorComparison) -> str:
 
 
 def could_show(factor: FactorComparison) -> str:
-    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a factor of the time to train; empty
-    where it is unknown."""
+    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a compared quantity; empty where it is
+    unknown."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
@@ -233,8 +233,8 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
 
 
 def verdict_text(factor: FactorComparison) -> str:
-    """Return the verdict on a factor of the time to train in words; for equal values with the number of pairs:
-    'identical in all 5 pairs'."""
+    """Return the verdict on a compared quantity in words; for equal values with the number of pairs: 'identical in
+    all 5 pairs'."""
     if factor.verdict != "identical":
         return factor.verdict
     return f"identical{' convergence' if factor.is_identical else ''} in all {factor.num_base} pairs"

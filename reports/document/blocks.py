@@ -188,7 +188,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiples:
-    """Small charts side by side, one per configuration, all on the same scales."""
+    """Small charts side by side, such as one per configuration, all on the same scales, or one per quantity."""
 
     drawings: tuple[Markup, ...]
 

@@ -89,8 +89,8 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
 
 
 def standing_line(standings: Collection[Standing]) -> str:
-    """Return in one sentence the verification status of a page's results; for own and published results together, of
-    both."""
+    """Return in one sentence the status of results, all of one kind; for unverified and published results together,
+    of both."""
     if {"unverified", "published"} <= set(standings):
         return OF_BOTH
     lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}

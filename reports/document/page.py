@@ -30,8 +30,8 @@ class PageSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupView:
-    """Group of comparable configurations (same benchmark, target, division), which share tables; others are in other
-    groups."""
+    """Group of comparable results (runs of one benchmark to one target, or measurements of one quantity), which share
+    tables; others are in other groups."""
 
     id: str
     heading: str

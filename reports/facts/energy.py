@@ -102,7 +102,8 @@ def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
 
 
 def explain_missing(records: Iterable[EnergyRecord | None]) -> str:
-    """Return in a sentence the reason why energy was not measured; empty where all processes measured it."""
+    """Return in a sentence the reason why energy was not measured, or only in part; empty where all of it was
+    measured."""
     known = [energy for energy in records if energy is not None]
     if not known:
         return "Energy: not measured (the results hold no record of it)."

@@ -126,7 +126,7 @@ def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
 
 def is_disturbed(result: Result) -> bool:
     """Return whether a result was measured on a noisy machine: a check beforehand warned of load, a run is an outlier
-    in speed, or the speed varied between its runs or processes."""
+    in speed, or the speed varied much (`is_speed_unsteady`) between its runs or processes."""
     checks = () if result.asked is None else result.asked.preflight
     if any(check.name == "load" and check.status == "warning" for check in checks):
         return True

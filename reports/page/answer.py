@@ -32,8 +32,8 @@ BATCH_COST = "; another batch may take more samples"
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
-    """Return the answer, in a sentence, of a comparison of configurations: the fastest; '' where there is only one
-    configuration."""
+    """Return the answer, in a sentence, of a comparison of configurations: the fastest, or the scores of an official
+    benchmark; '' where there is only one configuration."""
     if len(group) < 2:
         return ""
     is_own = group[0].status == "own"
@@ -258,8 +258,8 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Return the number of pairs of runs with equal seeds whose difference has the same sign as that of the two
-    means."""
+    """Return the number of pairs of runs with equal seeds whose differences have the same sign, for the more frequent
+    sign."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]

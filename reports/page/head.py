@@ -135,7 +135,7 @@ def _machine_words(study: StudyRecord, host: str) -> str:
 
 def command_of_study(study: StudyRecord) -> str:
     """Return the command that reproduces a study (a computed or measured analysis): as typed, with the seed added
-    where it was drawn at random."""
+    where the command names none."""
     if study.made is None:
         return ""
     return study.made.command if study.seed is None else with_seed(study.made.command, study.seed)

@@ -25,10 +25,10 @@ from rules.tree.result_set import real_path
 
 _OTHERS = {"reference": "optimized", "optimized": "reference"}
 _KINDS = ("training", "throughput", "quality")
-"""Kinds of measurement that every implementation of a model (reference, optimized) supports."""
+"""Kinds of measurement that every implementation of a model (such as reference or optimized) supports."""
 _MAX_COMMAND = 400
 _MOST_RUNS = 20
-"""Number of runs per configuration beyond which the page no longer suggests to double a sweep's runs."""
+"""Number of runs per configuration from which on the page no longer suggests to double a sweep's runs."""
 _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "--format")
 """Options of a sweep's command that are dropped when the same sweep is to be trained to the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
@@ -37,8 +37,8 @@ _TO_DECIDE = "makes one page to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
-    """Return the suggested next command, with its purpose, for a page of one study, sweep or profile, or of one or
-    two results of this harness; None for other pages."""
+    """Return the suggested next command, with its purpose, for a page of one study, sweep or profile, or of results
+    of this harness; None for other pages."""
     asked = [study for study in content.studies if study.made is not None]
     if len(content.studies) == 1 and asked:
         return next(filter(None, (split_step(finding)[1] for finding in asked[0].findings)), None)

@@ -287,8 +287,8 @@ def _may_share(result: Result, other: Result) -> bool:
 
 
 def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
-    """Return the heading of a group of results: its benchmark and division, with a number where an earlier group has
-    the same."""
+    """Return the heading of a group of results: benchmark and division (or the measured quantity), with a number
+    where an earlier group has the same."""
     names = [_problem_name(group[0]) for group in groups[: index + 1]]
     number = names.count(names[index])
     return names[index] if number == 1 else f"{names[index]} ({number})"

@@ -54,7 +54,7 @@ def _spread_words(spread: float | None) -> str:
 
 
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
-    """Return the conditions under which a profile was measured (machine, threads …), and the accuracy of its
+    """Return the conditions under which a profile was measured (device, threads …), and the accuracy of its
     numbers."""
     step = record.step.measured
     cost = percent(step.instrumentation_cost)
@@ -114,7 +114,8 @@ def _giga(rate: float) -> str:
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
-    """Return the table of a training step's time as measured, and at each of its limits (memory, compute …)."""
+    """Return the table of a training step's time as measured, and at each of its limits (matrix products alone, all
+    phases …)."""
     step, limits = record.step.measured, record.step.computed.limits
     fastest_s = amount(step.fastest_step_s)
     fastest = record.global_batch_size / fastest_s if fastest_s else None

@@ -89,8 +89,8 @@ def _result(finding: Finding, index: int, root: Path) -> dict[str, Any]:
 
 
 def _uri(path: str, root: Path) -> str:
-    """Return the URI of a file: relative to `root` if the file is below it, else a file URI; directories end with a
-    slash."""
+    """Return the URI of a file or directory: relative to `root` if it is below that, else a file URI; directories end
+    with a slash."""
     place = Path(path)
     absolute = place.absolute()
     slash = "/" if absolute.is_dir() else ""

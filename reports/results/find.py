@@ -16,12 +16,13 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def brief_name(result: Result) -> str:
-    """Return the name that a user chose for a run set, without benchmark and time; for other results the label."""
+    """Return the label of a run set without benchmark and time, as the name that a user chose; for other results the
+    label."""
     return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
 
 def brief_label(label: str, benchmark: str | None) -> str:
-    """Return the part of a run set's label between benchmark and time, which is the name that the user chose."""
+    """Return the part of a run set's label between benchmark and time: the name that the user chose, or a digest."""
     return _RUN_SET.sub(r"\1", label.removeprefix(f"{benchmark}-"))
 
 

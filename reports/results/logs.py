@@ -178,8 +178,8 @@ def _label(result_set: ResultSet) -> str:
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
     """Return the interval of the geometric mean of all runs' times, printed beside a score; None without a score.
 
-    None also where a run did not converge: an infinite time leaves no mean. For a set that was extended until its
-    mean was precise enough (`until`), the level allows for that stopping rule.
+    None also where a run did not converge: an infinite time leaves no mean. For a set that was to grow until its mean
+    was precise enough (`until`), the level allows for that stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -119,7 +119,7 @@ def with_seed(command: str, seed: int) -> str:
 
 
 def seeded_command(record: RunSetRecord, folder: Path | None) -> str:
-    """Return the command that made a set, with its seed where that was drawn at random; for a search's pair, the
+    """Return the command that made a set, with its seed where the command names none; for a search's pair, the
     search's command."""
     made = search_of(folder) or record
     return with_seed(made.command, made.base_seed)

@@ -29,7 +29,8 @@ from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
-"""Use of a run in the score: counted, dropped by Olympic scoring (fastest or slowest), or failed to converge."""
+"""Use of a run in the score: counted, dropped (as fastest, as slowest, or beyond the runs that are scored), or failed
+to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
 """Owner of a result's benchmark, and verification status: under an official MLPerf name, a result is unverified where
@@ -308,7 +309,7 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """End of a set that was extended until its mean was precise; None where the number of runs was given."""
+        """End of a set that was to grow until its mean was precise; None where the number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:

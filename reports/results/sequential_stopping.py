@@ -1,4 +1,4 @@
-"""Words the end of a set that was extended until its mean was known: precise, at the most runs, or by a run without a
+"""Words the end of a set that was to grow until its mean was known: precise, at the most runs, or by a run without a
 time."""
 
 import math
@@ -13,7 +13,7 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """Growth of a set of `num_runs` runs that was extended until its mean was known to within `width`, a fraction.
+    """Growth of a set of `num_runs` runs that was to go on until its mean was known to within `width`, a fraction.
 
     `after` is the number of runs after which the mean was known; None where it was not.
     """
@@ -24,7 +24,7 @@ class StoppingRecord:
 
 
 def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingRecord | None:
-    """Return how the extension of a set ended; None for a set whose number of runs was given."""
+    """Return how the growth of a set ended; None for a set whose number of runs was given."""
     if until is None:
         return None
     times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
@@ -33,7 +33,7 @@ def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingR
 
 
 def stopping_words(growth: StoppingRecord) -> str:
-    """Return the predicate of a sentence on an extended set: 'grew until its mean time to train was known to
+    """Return the predicate of a sentence on how a set's growth ended: 'grew until its mean time to train was known to
     3.0 %'."""
     known = f"mean time to train was known to {percent(growth.width)}"
     if growth.after is None:

@@ -22,9 +22,9 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""Confidence that is printed for intervals of times, which lie on the grid of the evaluations. In simulations these
-intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for Student's t with 3 degrees of
-freedom, and of 91 % and more of sets drawn from the shipped reference convergence points."""
+"""Confidence that is printed for intervals of values on the grid of the evaluations, such as times to train. In
+simulations these intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for Student's t with
+3 degrees of freedom, and of 91 % and more of sets drawn from the shipped reference convergence points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")

@@ -1,4 +1,4 @@
-"""Finds outliers: runs whose speed lies far from that of all others in their set."""
+"""Finds outliers: values, such as runs' speeds, that lie far from all others in their set."""
 
 from collections.abc import Sequence
 from math import log, sqrt

@@ -44,7 +44,7 @@ def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float,
 
 
 def sequential_interval(times_s: Sequence[float], step: float) -> Interval | None:
-    """Return the confidence interval of the geometric mean time of a set that was extended until it was precise
+    """Return the confidence interval of the geometric mean time of a set that was to grow until it was precise
     enough.
 
     `step` is the resolution of the times, as a fraction of them. None for fewer than two runs, or where a run has no

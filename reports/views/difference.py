@@ -23,7 +23,7 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """Yield a table of differing settings per section; a source that all values of one configuration share is in the
+    """Yield a table of settings per section; a source that all values of one configuration share is in the
     heading."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)

@@ -12,8 +12,8 @@ def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> t
 
 
 def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
-    """Return the results of all checks by `harness.system.preflight` before measuring, then the reason and the remedy
-    of each warning."""
+    """Return the results of all checks by `harness.system.preflight`, then the reason and the remedy of each
+    warning."""
     rows = [(Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks]
     return (
         text_table(("status", "check", "value"), rows, id_="checks"),

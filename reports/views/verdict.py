@@ -175,7 +175,7 @@ def _count_rest(rest: Sequence[PlacedFinding]) -> str:
 
 
 def _place(finding: Finding, verdict: Verdict) -> str:
-    """Return a finding's file and line, relative to the folder of the result set."""
+    """Return a finding's file and line, relative to the folder (set, submission or round) that the verdict is on."""
     above = f"{verdict.subject}/"
     if finding.path == verdict.subject:
         name = PurePath(finding.path).name if verdict.level == "log" else f"the {verdict.level}"

@@ -1,4 +1,5 @@
-"""Makes charts of times to train: each figure with the sentence that it supports and the table of its values."""
+"""Makes charts of runs' times and training speed: each figure with the sentence that it supports and the table of its
+values."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -62,8 +62,8 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return the name of the machine that a set ran on (the reference system's, else the system's), with its
-    processor's family, model and cores.
+    """Return the name of the machine that a set ran on (the reference system's, else the system's with its
+    processor's vendor, family and model).
 
     '' for a set that is not of this harness.
     """

@@ -48,8 +48,8 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the table of the system's load (other processes) during each repetition; empty where no load was
-    recorded."""
+    """Return the table of the system's load, CPU clock and temperature during each repetition; empty where no load
+    was recorded."""
     known = [result for result in group if any(result.loads)]
     if not known:
         return ()

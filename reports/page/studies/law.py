@@ -195,7 +195,7 @@ def _dot(size: Size) -> Dot:
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
     """Name each sweep's model by its benchmark, without the ending '_quality'; by the sweep's own name where it has
-    several benchmarks. A repeated name gets a number."""
+    several benchmarks or none is known. A repeated name gets a number."""
     names = []
     for sweep in sweeps:
         measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}
