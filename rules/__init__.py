@@ -1,2 +1,2 @@
-"""Define benchmarks and judge MLPerf logs by the rules of their rounds. This package reads logs and never makes
+"""Define benchmarks and judge MLPerf logs by the rules that apply to them. This package reads logs and never makes
 them."""

@@ -5,24 +5,25 @@ from difflib import get_close_matches
 
 
 class DefinitionError(ValueError):
-    """Error for a benchmark definition that is missing, malformed or contradicts itself (exit code 2)."""
+    """Error for a benchmark definition that is missing, malformed or contradicts itself, or for an unknown name of a
+    benchmark, round or rule (exit code 2)."""
 
 
 class InputError(ValueError):
-    """Error for a path to judge that is missing or unreadable (exit code 8)."""
+    """Error for input, such as a path to judge, that is missing, unreadable or of no use (exit code 8)."""
 
 
 class NothingToJudgeError(InputError):
-    """Error for a directory to judge that exists and holds no MLPerf logs (exit code 8)."""
+    """Error for a path to judge that exists and holds no MLPerf logs to judge."""
 
 
 class AbsentKindError(InputError):
-    """Error for a file of a kind of measurement (such as throughput) that this installation does not have."""
+    """Error for a file of a kind of measurement (such as an extension's) that this installation does not have."""
 
 
 class ReferenceSystemError(ValueError):
-    """Error for a name that belongs to no shipped reference system, or to one without results comparable to the given
-    ones (exit code 2)."""
+    """Error for a name of no known reference system, for a system without results comparable to the given ones, or
+    for results that may not be compared with published ones (exit code 2)."""
 
 
 def did_you_mean(word: str, known: list[str]) -> str:

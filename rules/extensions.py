@@ -1,5 +1,5 @@
-"""List the extensions (optional capabilities) of the harness, and look up by name what they add to the core; each is
-imported only when asked for.
+"""List the extensions (optional capabilities) of the harness, and look up by name what they add to the core; each
+addition is imported only when asked for.
 
 An extension is a folder of harness/extensions with a capability that the core can do without: verbs, kinds of
 measurement, files. Deleting its folder, its tests and its line here removes it; no file of the core names it. The
@@ -41,8 +41,7 @@ class Places(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """Everything that an extension adds to the core; every location is "module:name", or the module of a measuring
-    job."""
+    """Everything that an extension adds to the core; every location is "module:name", or the module of a job."""
 
     verbs: Mapping[str, Verb] = _NONE
     kinds: Mapping[str, Places] = _NONE
@@ -62,14 +61,14 @@ class Extension(NamedTuple):
     """Additional content of report pages for a kind of measurement or study: `reports.kinds.details.Details` by the
     kind."""
     relations: Mapping[str, str] = _NONE
-    """Relations between the configurations of an experiment (such as an A/B pair) that the extension defines, by the
+    """Relations between the configurations of an experiment (such as a search) that the extension defines, by the
     name in experiment.json."""
     sections: Mapping[str, str] = _NONE
     """Additional sections of a benchmark definition, `harness.config.sections.Section` by the name of the TOML table;
     they are not part of the benchmark's problem, so not of its digest."""
     stop_rules: Mapping[str, str] = _NONE
-    """Classes of rules that decide when a run set or experiment gets no more repetitions, by the name in its
-    record."""
+    """Classes of rules that decide whether an experiment grows further (repetitions or configurations), by the name
+    in the experiment's record."""
     functions: Mapping[str, str] = _NONE
     """Functions of the extension that `harness.api` exports in addition to its own, by name."""
     renamed: Mapping[str, tuple[str, ...]] = _NONE

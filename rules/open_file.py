@@ -12,7 +12,7 @@ class NotRegularError(ValueError):
 
 
 class TooLargeError(ValueError):
-    """Error for a file that is larger than the caller's limit for reading, with the file's size in bytes."""
+    """Error for a file that is larger than the caller's limit for reading, with the number of bytes found."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(f"{num_bytes:,} bytes")

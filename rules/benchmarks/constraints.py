@@ -33,7 +33,7 @@ class Constraint:
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
         """Return the constraint without another key, given by `value_of` the other key's value; free where that key
-        has no value in the log, which another rule reports."""
+        has no value (for proportional bounds, no positive number below 1e18), which is another rule's concern."""
         if self.other is None:
             return self
         given = value_of(self.other)

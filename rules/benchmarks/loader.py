@@ -125,7 +125,7 @@ class Benchmark(Head):
     """Benchmark: a training problem with a quality target, from its definition. `sections` holds the TOML tables that
     other packages parse, as they are in the file.
 
-    A workload (a model's shape for measuring throughput) states no quality target and no score; access to these
+    A workload (a model's shape to measure without a target) states no quality target and no score; access to these
     raises DefinitionError.
     """
 
@@ -188,8 +188,8 @@ class Benchmark(Head):
 
 
 def guess_meant_name(name: object) -> str | None:
-    """Return the shipped benchmark whose name, or whose name in the text of MLPerf's rules, a given name resembles;
-    None where there is none."""
+    """Return the shipped benchmark whose name a given name resembles, or that the text of MLPerf's rules calls by the
+    given name; None where there is none."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -313,7 +313,8 @@ def _parse_known(content: bytes) -> Benchmark | None:
 
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
-    """Validate the tables of one benchmark definition. `path` is only named in messages. Raises DefinitionError."""
+    """Validate the tables of one benchmark definition. `path` is only kept and named in messages. Raises
+    DefinitionError."""
     tables = _known_tables(tables)
     _refuse_unknown(path, "the file", tables, ("schema_version", *_SECTIONS))
     if tables.get("schema_version") != SCHEMA_VERSION:
@@ -367,7 +368,7 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
     """Return the digest of a definition's problem: the SHA-256 of canonical JSON of all sections but [runtime] and
-    the others in `NOT_THE_PROBLEM`, without the fields that the division leaves free."""
+    the others in `NOT_THE_PROBLEM`, without the fields of [train] that the Closed division leaves free."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":

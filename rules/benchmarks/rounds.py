@@ -51,8 +51,8 @@ class NamedBenchmark:
 
 
 def named_in(log: RunLog) -> NamedBenchmark:
-    """Return the benchmark that a log names, with the version that the log states, in words or by the digest of its
-    definition."""
+    """Return the benchmark that a log names, with the version that the log states, as a number or by the digest of a
+    shipped definition."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
     if version is None and isinstance(name, str):
@@ -117,8 +117,8 @@ def infer_round(
     """Return the MLPerf round whose rules apply to runs: the one that the user asked for, else the one that
     directories name, else the one that was open on the day of the runs, else the benchmark's last.
 
-    None for a user's own benchmarks, which have a version instead of rounds, and where nothing is known. Raises
-    DefinitionError when the round that the user asked for does not exist or had no such benchmark.
+    None for benchmarks that are not MLPerf's, which have a version instead of rounds, and where nothing is known.
+    Raises DefinitionError when the round that the user asked for does not exist or had no such benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)

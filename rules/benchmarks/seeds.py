@@ -10,14 +10,14 @@ from rules.benchmarks.loader import shipped_versions
 
 
 def draw_base_seed() -> int:
-    """Draw a base seed for a set of runs from the system's entropy (training_rules.adoc: seeds may come from another
-    generator)."""
+    """Draw a base seed, such as a run set's, from the system's entropy (training_rules.adoc: seeds may come from
+    another generator)."""
     return randbits(31)
 
 
 def reserved_seeds(name: str) -> frozenset[int]:
-    """Return the seeds that no run may use: those of a benchmark's reference convergence points and of the runs that
-    confirmed its target, in all its versions."""
+    """Return the seeds that a new set's runs do not get: those of a benchmark's reference convergence points and of
+    the runs that confirmed its target, in all its versions."""
     reserved: set[int] = set()
     for benchmark in shipped_versions(name):
         for point in _read(benchmark.path.with_suffix(".rcps.json")).values():

@@ -21,8 +21,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a TOML file of at most MAX_BYTES. Raises DefinitionError where it is missing, too large or no
-    regular file."""
+    """Read the bytes of a TOML file of at most MAX_BYTES. Raises DefinitionError where it is missing, unreadable, too
+    large or no regular file."""
     try:
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:

@@ -1,2 +1,2 @@
-"""Define the rules that judge MLPerf logs and result sets: their type, the subjects that they judge, and their
-families."""
+"""Define the rules that judge MLPerf logs, result sets and submissions: their type, the subjects that they judge, and
+their families."""

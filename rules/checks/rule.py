@@ -1,5 +1,5 @@
-"""Define a rule that judges logs or result sets: a code, a title, a citation, and a pure function that yields
-problems with their places.
+"""Define a rule that judges logs, result sets, submissions or rounds: a code, a title, a citation, and a pure
+function that yields problems with their places.
 
 The decorator `rule` returns a Rule and registers nothing; `rules.judge.families` names the rules that apply. Codes
 are the two letters of a family and three digits; codes are never reused.
@@ -22,12 +22,12 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
-"""Most findings of one rule on one log or set that are listed, the worst first; further ones are counted by
-severity."""
+"""Most findings of one rule on one log, set, submission or round that are listed, the worst first; further ones are
+counted by severity."""
 ANYTHING = ""
-"""Entry of `Problem.keys` for a problem in a log after which none of its keys can be relied on."""
+"""Entry of `Problem.keys` for a problem after which no key or field of the log or set can be relied on."""
 BROKEN = " failed"
-"""End of the reason why a rule was skipped: a rule that it requires found an error."""
+"""End of the reason why a rule was skipped: a rule that it requires found an error, or was skipped for one."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -44,7 +44,7 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
 LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
-"""Official checkers that check the same requirements, by the letters of a family of rules."""
+"""Official checkers that look at what a family of rules judges, by the letters of the family."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
 """Benchmarks to which the official checks of a family of rules are limited: those of cadence to dlrmv4, by
 closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
@@ -53,14 +53,14 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem that a rule found in a log or set. `place` None means the log or set itself; `severity` and `remedy`
-    None mean the rule's own. `number`: how many problems are meant, where many are counted and not kept. `keys`: keys
-    of the log, or fields, that cannot be relied on; None means the key of the place, or any key where the place has
-    none."""
+    """Problem that a rule found in what it judges. `place` None means the rule's own place, else the log or directory
+    itself; `severity` and `remedy` None mean the rule's own. `number`: how many problems are meant, where many are
+    counted and not kept. `keys`: keys of the log, or fields, that cannot be relied on; None means the key of the
+    place, or any key where the place has none."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
-    """Place of the problem: a record (line) of a log, a path, or None for the log or set itself."""
+    """Place of the problem: a record or unreadable text in a log, a path, or None."""
     _: KW_ONLY
     found: str | None = None
     expected: str | None = None
@@ -72,8 +72,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Breach of a rule at a place in a log or set, ready to show. `line_num` counts from 1; None concerns the whole
-    file or set.
+    """Breach of a rule at a place in a log or directory, ready to show. `line_num` counts from 1; None concerns the
+    whole file or directory.
 
     `number` counts the problems that the finding stands for: 1, or more where they are counted and not listed.
     """
@@ -122,8 +122,8 @@ class Rule(Generic[S]):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Result of one rule for one subject (the path of a log or a set). `reason` states why the rule was skipped
-    there."""
+    """Result of one rule for one subject (the path of a log, set, submission or round). `reason` states why the rule
+    was skipped there."""
 
     code: str
     title: str

@@ -29,8 +29,8 @@ class LogSubject:
     """One log with the benchmark definition and round by which it is judged. `benchmark` is None where no definition
     of the log's benchmark is known.
 
-    `is_ours`: the harness's own requirements hold, as for a user's own benchmarks, and for logs that carry the
-    harness's digests.
+    `is_ours`: the harness's own requirements hold, as for benchmarks that are not MLPerf's, and for logs that state a
+    definition's digest or version.
     """
 
     log: RunLog
@@ -171,8 +171,8 @@ class SetSubject:
 
     @property
     def convergence(self) -> Convergence | None:
-        """Return the result of the test against reference convergence points (RCPs); None where the set has too few
-        runs to be tested."""
+        """Return the result of the test against reference convergence points (RCPs); None where the set has no score
+        that could be tested, such as an incomplete set."""
         return self.result.convergence
 
     @property
@@ -192,8 +192,8 @@ class JudgedSet:
     """Result set after judging: its verdict, score and runs, without its logs' records; `files` holds what was read
     beside the logs.
 
-    `rounds` are the MLPerf rounds of its benchmark, none for a user's own benchmarks and unknown ones. `system_desc`
-    holds the fields of systems/<system>.json, None where they cannot be read.
+    `rounds` are the MLPerf rounds of its benchmark, none for unknown benchmarks and those that are not MLPerf's.
+    `system_desc` holds the fields of systems/<system>.json, None where they cannot be read.
     """
 
     result_set: ResultSet
@@ -210,7 +210,7 @@ class JudgedSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmissionSubject:
-    """Submission of one organisation to an MLPerf round, with its judged result sets."""
+    """Submission of one organisation, with its judged result sets."""
 
     submission: Submission
     sets: tuple[JudgedSet, ...]

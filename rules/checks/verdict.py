@@ -22,10 +22,10 @@ class Verdict:
     worst first. `parts` holds the verdicts of the level below: the logs of a set, the sets of a submission, the
     submissions of a round. A level's verdict overrules those of its parts: a set may be valid although one of its
     logs is not (a run that did not converge or crashed is only a warning in the set's findings), and a submission
-    invalid although a set in it is only incomplete. "not judged" is a directory that holds only MLPerf's other
+    invalid although a set in it is only incomplete. "not judged" is what holds no results but those of MLPerf's other
     benchmarks. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the MLPerf round, None
-    for a user's own benchmarks and where the parts are of several rounds. `official` holds the opinions of the
-    official checkers on this level; their opinions on the parts are in the parts.
+    for benchmarks that are not MLPerf's and where the parts are of several rounds. `official` holds the opinions of
+    the official checkers on this level; their opinions on the parts are in the parts.
     """
 
     subject: str
@@ -47,27 +47,28 @@ class Verdict:
         return tuple(part for part in self.walk() if part.level == "log" and part is not self)
 
     def walk(self) -> Iterator["Verdict"]:
-        """Yield this verdict, then those on the parts (sets, logs) of what it judges, at every level, in order."""
+        """Yield this verdict, then those on the parts (submissions, sets, logs) of what it judges, at every level, in
+        order."""
         yield self
         for part in self.parts:
             yield from part.walk()
 
     @property
     def own_findings(self) -> tuple[Finding, ...]:
-        """Return the findings on the judged result set, submission or round itself, without those on its parts."""
+        """Return the findings on the judged log, set, submission or round itself, without those on its parts."""
         below = {finding for part in self.parts for finding in part.findings}
         return tuple(finding for finding in self.findings if finding not in below)
 
     @property
     def trained_by(self) -> str | None:
-        """Return the name of the code that trained where it was a user's own (an implementation or model); None for
-        the harness's code."""
+        """Return the name of the code that trained where RS123 found that it was not the harness's own (an
+        implementation or model); else None."""
         return next((finding.found for finding in self.findings if finding.code == "RS123"), None)
 
     @property
     def own_code(self) -> str:
-        """Return a clause with the name of the code that trained where it was a user's own, as "; own code: …"; else
-        the empty string."""
+        """Return a clause with the name of the code that trained where it was not the harness's own, as "; own code:
+        …"; else the empty string."""
         return "" if self.trained_by is None else f"; own code: {self.trained_by}"
 
     def count(self, severity: Severity) -> int:

@@ -76,8 +76,8 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family of rules in which the official checkers and this harness's rules differ, or in
-    which only this harness's rules find an error."""
+    """Return a line for each family of rules in which the official checkers and this harness's rules differ, the
+    official checkers came to no verdict, or only this harness judges, and finds an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -256,8 +256,8 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
     """Return the part of an official checker's opinion that concerns one family of rules. The package checker's
-    single verdict also covers logs, seeds, convergence and descriptions, which are compared separately; messages that
-    fit no family are part of each."""
+    single verdict also covers logs, seeds, convergence and descriptions, which are compared separately; where no
+    message fits any family, all messages are part of each."""
     if opinion.checker != "package" or opinion.outcome != "invalid":
         return opinion
     about = [(message, _family_of_package(message)) for message in opinion.messages]

@@ -1,4 +1,4 @@
-"""Judge the logs, sets, submissions and rounds at given paths, each level from the verdicts on the level below."""
+"""Judge the logs, sets, submissions and rounds at given paths, each level with the verdicts on the level below."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -169,8 +169,8 @@ def _join(
 
 
 def _not_judged(other: OtherSet) -> Verdict:
-    """Return the verdict "not judged" on a result set of one of MLPerf's other benchmarks: no rule was applied, and
-    no log was read."""
+    """Return the verdict "not judged" on a result directory or log of one of MLPerf's other benchmarks, or in another
+    form: no rule was applied."""
     return Verdict(
         subject=printable(str(other.path)),
         level="log" if other.is_log else "set",
@@ -185,13 +185,13 @@ def _not_judged(other: OtherSet) -> Verdict:
 
 
 def _common(values: Iterable[str | None]) -> str | None:
-    """Return the value that all values are equal to; None where they differ."""
+    """Return the value that all values are equal to; None where they differ, or there are none."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def _require_all_runs(outcome: Outcome) -> Outcome:
-    """Return the result of a rule on a result set with incompleteness as an error, since a submission must be
+    """Return the result of a rule, with incompleteness of a result set as an error, since a submission must be
     complete."""
     if outcome.code != INCOMPLETE:
         return outcome

@@ -15,7 +15,7 @@ from rules.tree.inventory import SkippedFile
 
 
 class JudgedRule(Record, frozen=True, kw_only=True):
-    """Result of one rule for a log or set; `reason` states why the rule was skipped."""
+    """Result of one rule for a log, set, submission or round; `reason` states why the rule was skipped."""
 
     code: str
     title: str
@@ -47,7 +47,8 @@ class VerdictMember(Record, frozen=True, kw_only=True):
     outcome: VerdictOutcome
     benchmark: str | None
     round: str | None
-    """MLPerf round by whose rules it was judged; None for a user's own benchmarks and for parts of several rounds."""
+    """MLPerf round by whose rules the log or tree was judged; None for benchmarks that are not MLPerf's, and for
+    parts of several rounds."""
     ruleset: str
     ruleset_source: str
     num_errors: Count
@@ -70,7 +71,7 @@ class Omission(Record, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Record, frozen=True, kw_only=True):
-    """Document that `check --format json` prints: the verdict on every log, set and submission, and files that were
+    """Document that `check --format json` prints: the verdict on everything judged, and files and run sets that were
     not judged."""
 
     schema_version: Literal[1] = 1
@@ -79,8 +80,8 @@ class VerdictDocument(Record, frozen=True, kw_only=True):
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[SkippedFile] = ()) -> dict[str, Any]:
-    """Return the document that `check --format json` prints, as plain JSON values; `skipped` lists files that look
-    like results and were not judged."""
+    """Return the document that `check --format json` prints, as plain JSON values; `skipped` lists files and run sets
+    that look like results and were not judged."""
     document = VerdictDocument(
         verdicts=tuple(map(_member, verdicts)),
         not_judged=tuple(

@@ -22,9 +22,9 @@ def with_second_opinion(
 
     The compliance checker gets a log; the checkers of seeds and reference convergence points a set; that of systems a
     system description; those of packages and repositories a submission as a whole, the package checker without
-    MLPerf's other benchmarks, which this harness's rules do not judge. A user's own and undefined benchmarks are left
-    out, since these checkers do not know them. `on_progress` is called with the number of answered questions and of
-    all questions.
+    MLPerf's other benchmarks, which this harness's rules do not judge. Benchmarks that are not MLPerf's, or are not
+    defined, are left out, since these checkers do not know them. `on_progress` is called with the number of answered
+    questions and of all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))

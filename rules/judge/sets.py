@@ -157,8 +157,9 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules to judge a result set by: those of the round that the user asked for where it has the
-    benchmark, else (for one of many sets) those of the round inferred from the set. Raises DefinitionError."""
+    """Return the rules to judge a log or result set by: those of the round that the user asked for where it has the
+    benchmark, else (for one of many, or where no round was asked for) those of the round inferred from it. Raises
+    DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)

@@ -72,9 +72,9 @@ class UnparsedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one MLPerf log in file order. `unparsed` holds unreadable records, MAX_NUM_UNPARSED at most;
+    """All records of one MLPerf log in file order. `unparsed` holds unreadable texts, MAX_NUM_UNPARSED at most;
     `unread` is the place from which on the file was not read, None where everything was; `num_unparsed` counts all
-    unreadable records up to there, `unread` included."""
+    unreadable texts up to there, `unread` included."""
 
     path: str
     lines: tuple[LogLine, ...]
@@ -181,8 +181,7 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
 
 
 def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[str, Any]]:
-    """Return the records of a log, and the fields of RunLog about text that announces a record and could not be
-    read."""
+    """Return the records of a log, and the fields of RunLog about text that could not be read."""
     lines: list[LogLine] = []
     unparsed: list[UnparsedText] = []
     num_unparsed = 0
@@ -222,7 +221,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[st
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
     """Yield, for each line of a log that announces a record (:::MLLOG): line number, text from the first announcement
     to the line's end, whether that text is complete, and the text before it in the line; first of all the file's
-    first bytes if they show that it is no text.
+    first bytes if they are foreign (UTF-16, compressed).
 
     A line longer than one chunk is cut at its announcements; only the last, open part is held.
     """
@@ -314,8 +313,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
-    """Return the arguments of LogLine except path, line_num and rank, from a record decoded from `text`. Raises
-    ValueError with the form that was expected."""
+    """Return the arguments of LogLine that a record decoded from `text` gives: all but those on its place in the
+    file. Raises ValueError with the form that was expected."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     may_be_unsound = "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH
@@ -366,7 +365,7 @@ def _excerpt(text: bytes) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """Return a finite number from a log as float; None for any other value, booleans and huge integers included."""
+    """Return a finite number as float; None for any other value, booleans and huge integers included."""
     if type(value) is float:
         return value if math.isfinite(value) else None
     if type(value) is int and -_EXACT < value < _EXACT:
@@ -381,7 +380,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_whole(value: object) -> int | None:
-    """Return a whole number of at most 64 bits from a log as int (2.0 is whole); None for any other value."""
+    """Return a whole number of at most 64 bits as int (2.0 is whole); None for any other value."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     number = as_number(value)

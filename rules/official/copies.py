@@ -24,8 +24,8 @@ class NotCopiedError(Exception):
 
 
 class Copies:
-    """Copier of logs, sets and submissions for the official checkers into one folder, each once; returned names are
-    relative to that folder. Raises NotCopiedError."""
+    """Copier of logs, sets and submissions for the official checkers into one folder, each log and set once; returned
+    names are relative to that folder. Raises NotCopiedError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,8 +73,8 @@ class Copies:
         return name
 
     def outline(self, root: Path) -> str:
-        """Recreate all names of a submission as empty files, for the repository checker; files too large to publish
-        become sparse ones. Return the folder's name."""
+        """Recreate all regular files of a submission as empty ones, for the repository checker; files too large to
+        publish become sparse ones. Return the folder's name."""
         name = self._new_folder("outline")
         for path, inner in _files(root):
             self._count(0)

@@ -39,8 +39,8 @@ class OfficialOpinion:
     """Opinion of one official checker on a log, set, description or submission: its verdict, its crash, or the reason
     why it was not asked.
 
-    `subject` is the path that the checker looked at; `factor` is the normalisation factor of the checker of reference
-    convergence points (RCP), None for other checkers and where it found none.
+    `subject` is the path that the checker was asked about; `factor` is the normalisation factor of the checker of
+    reference convergence points (RCP), None for other checkers and where it found none.
     """
 
     checker: CheckerName

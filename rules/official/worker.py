@@ -68,8 +68,8 @@ class NotAskedError(Exception):
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """Set limits on memory, processor time and file size that the kernel enforces; a limit that the system lacks is
-    left out."""
+    """Set limits on memory, processor time, file size, open files and core dumps that the kernel enforces; a limit
+    that the system lacks is left out."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),

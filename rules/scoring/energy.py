@@ -85,7 +85,7 @@ class RunPower:
     def energy_j(self) -> float | None:
         """Return the energy of the run's timed part in joules: mean power of every file, added up, times the time to
         train, as the official summarizer computes it (which prints the unit kJ, although the number is in joules).
-        None where a power or the time is not known."""
+        None where a power or the time is not known, or no node has a file."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
@@ -208,8 +208,8 @@ def _digest(readings: Sequence[tuple[float, float]]) -> int:
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
-    """Return the last value of a power file's key where it is a positive number, at most `most`; add other records to
-    `bad`."""
+    """Return the last value of a power file's key where it is a positive number, at most `most`; else add its record
+    to `bad`, and return None."""
     line = log.last(key)
     if line is None:
         return None

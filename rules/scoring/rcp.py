@@ -23,7 +23,7 @@ from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 IMPOSSIBLE = 1e-4
-"""Chance below which luck is no explanation for the fast convergence of a set of a user's own benchmark."""
+"""Chance below which luck is no explanation for the fast convergence of a set of a benchmark that is not MLPerf's."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
 """Epochs (or samples) to converge that the official tool assigns to a run that did not converge."""
@@ -74,10 +74,10 @@ class Convergence:
     unit: Unit = "epochs"
     failing_share: float | None = None
     """Chance of a false alarm of the convergence test: the share of sets drawn from the reference's own runs at this
-    batch size that fail. None except for a user's own benchmarks."""
+    batch size that fail. None except for benchmarks that are not MLPerf's."""
     chance: float | None = None
-    """Probability, by luck, of a result set's mean epochs to converge this low or lower; None except for a user's own
-    benchmarks."""
+    """Probability, by luck, of a result set's mean epochs to converge this low or lower; None except for benchmarks
+    that are not MLPerf's."""
     factor_at_upload: float | None = None
     """Factor on the time without the reference points that were added after the round's results, where it differs;
     else None."""
@@ -103,9 +103,9 @@ def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) ->
     """Return the probability that the Olympic mean of a result's `num_runs` epochs to converge is this low or lower
     by luck, if it converges as the reference does.
 
-    Evaluations are `step` epochs apart. The standard deviation is taken as at least half a step, since convergence is
-    rounded up to an evaluation: even where all reference runs met the target at the same evaluation, converging one
-    evaluation earlier is never impossible.
+    Evaluations are `step` apart, in the unit of convergence. The standard deviation is taken as at least half a step,
+    since convergence is rounded up to an evaluation: even where all reference runs met the target at the same
+    evaluation, converging one evaluation earlier is never impossible.
     """
     stdev = max(point.stdev, step / 2)
     return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
@@ -251,8 +251,8 @@ def judge_convergence(
     """Test the convergence of one complete result set against its benchmark's reference points; `epochs` as logged
     (dlrm v1 counts from 1), or samples.
 
-    A user's own benchmarks are tested only at the batch sizes of their own reference points and never normalised.
-    Official ones are tested only in Closed, as package_checker does: Open is free in its training method.
+    Benchmarks that are not MLPerf's are tested only at the batch sizes of their reference points and never
+    normalised. Official ones are tested only in Closed, as package_checker does: Open is free in its training method.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")
@@ -309,8 +309,8 @@ def _step(benchmark: Benchmark, batch_size: int) -> float:
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """Return the file of a benchmark's reference convergence points: that of the pinned mlperf-logging wheel, or the
-    one beside a user's own benchmark; None where there is none."""
+    """Return the file of a benchmark's reference convergence points: that of the installed mlperf-logging wheel or,
+    for a benchmark that is not MLPerf's, the one beside its shipped definition; None where there is none."""
     if benchmark.status == "own":
         path = benchmark.path.with_suffix(".rcps.json")
         is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))

@@ -14,7 +14,8 @@ from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
 MOST_LEFT_OUT = 0.01
-"""Share of the definition's samples that a log's train_samples may lack with only a warning (HP103)."""
+"""Share by which a log's train_samples or eval_samples may differ from the definition's with only a warning
+(HP103)."""
 _ROUNDING = 1e-3
 """Relative tolerance between epochs and samples, since epoch_num is logged with few digits."""
 _COARSE = 1e-6
@@ -134,13 +135,13 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """Number of first `runs` that are scored: all, except for a longer set of a user's own benchmark."""
+    """Number of first `runs` that are scored: all, except for a longer set of a benchmark that is not MLPerf's."""
     num_runs_dropped: int
     metric: str
     """Quality metric of the runs' evaluations, as quality.metric in the definition names it."""
     energy_j: float | None
     """Olympic mean of the energy (joules) that the files of power/ give for the scored runs; not normalised. None
-    where it was not measured."""
+    where it is not known."""
 
     @property
     def final_quality(self) -> float | None:
@@ -160,8 +161,8 @@ class BenchmarkResult:
 
     @property
     def rcp_factor(self) -> float | None:
-        """Return the factor by which reference convergence points (RCPs) multiply the Olympic mean; None where none
-        apply."""
+        """Return the factor by which reference convergence points (RCPs) multiply the Olympic mean; None where the
+        set did not pass a test against these."""
         return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
@@ -180,8 +181,8 @@ def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bo
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
-    """Return whether this harness's own requirements hold for a log: for a user's own benchmarks, and for logs that
-    carry the harness's digests."""
+    """Return whether this harness's own requirements hold for a log: for benchmarks that are not MLPerf's, and for
+    logs that state a definition's digest or version, as the harness's logs do."""
     says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return says_so or (benchmark is not None and benchmark.status == "own")
 
@@ -312,8 +313,8 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
 
 
 def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs that a log's run had trained at its last evaluation, from its epoch_num; None where no
-    evaluation states it."""
+    """Return the epochs that a log's run had trained at its last evaluation, from its epoch_num; None where the last
+    evaluation states none."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs

@@ -22,8 +22,8 @@ set."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
-    """Return the runs of a set that are scored: for a longer set of a user's own benchmark the first ones by index,
-    else all."""
+    """Return the runs of a set that are scored: for a longer set of a benchmark that is not MLPerf's the first ones
+    by index, else all."""
     if benchmark is None or benchmark.status == "official":
         return runs
     return runs[: benchmark.score.num_runs]

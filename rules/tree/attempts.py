@@ -33,8 +33,8 @@ class RunFolder(NamedTuple):
 
     @property
     def made_result(self) -> Path | None:
-        """Return the run.json of the attempt whose log became the run's result: the last attempt that has no log of
-        its own; None where there is none."""
+        """Return the run.json of the attempt whose log became the run's result: the last attempt that has a run.json
+        and no log of its own; None where there is none."""
         places = (attempt.record for attempt in reversed(self.attempts) if not attempt.has_log)
         return next((place for place in places if place is not None), None)
 
@@ -84,7 +84,7 @@ def _record(place: str, root: Path) -> Path | None:
 
 def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
     """Return number, path and name of the folders in `folder` whose names match `name` and that are inside `root`;
-    and whether no such folder was left out."""
+    and whether nothing with such a name was left out."""
     try:
         with os.scandir(folder) as entries:
             found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]

@@ -74,7 +74,7 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Return whether there are results to show that are in no MLPerf log: measurements or studies."""
+        """Return whether there are results to show that are in no MLPerf log: measurements, studies or sweeps."""
         return bool(self.sweeps or self.studies or any(self.measurements.values()))
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
@@ -250,7 +250,7 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
     """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one holds no
-    results; an inventory with only MLPerf's other benchmarks is passed over if another holds more."""
+    result sets; an inventory with only MLPerf's other benchmarks is passed over if another holds more."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -269,8 +269,8 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Return logs with other names than result_*.txt and run sets without a finished run, at most MAX_SKIPPED, to
-    tell the user that they are not judged.
+    """Return logs with other names than result_*.txt and run sets without a log of a finished run, at most
+    MAX_SKIPPED, to tell the user that they are not judged.
 
     A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
     files are left out, and so is a file that was given as such.
@@ -313,8 +313,8 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
 
 
 def _measured_kind(folder: Path) -> str | None:
-    """Return the kind of measurement in a run set, where its record exists; None for a set of runs to the quality
-    target."""
+    """Return the kind of measurement in a run set, where its record exists; None where it does not, or for a set of
+    runs to the quality target."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if isinstance(record, Damage) or is_logged(record.kind):
         return None

@@ -46,7 +46,8 @@ _MAX_BYTES, _HEADING_BYTES = 64 << 20, 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherSet:
-    """Result directory of one of MLPerf's other benchmarks, or one such log that was given as a file."""
+    """Result directory, or one log that was given as a file, of one of MLPerf's other benchmarks or in another form
+    (LOADGEN or JSON_LINES)."""
 
     path: Path
     benchmark: str
@@ -54,8 +55,7 @@ class OtherSet:
 
     @property
     def why(self) -> str:
-        """Return the reason why a result set of another MLPerf benchmark is not judged, as words that continue
-        "<benchmark> is"."""
+        """Return the reason why a result directory or log is not judged, as words that continue "<benchmark> is"."""
         return _FORMS.get(self.benchmark, WHY_NOT_JUDGED)
 
     def __str__(self) -> str:
@@ -81,7 +81,8 @@ def count_others(others: Sequence[OtherSet]) -> str:
 
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
-    """Return the name of the other MLPerf benchmark that a result set belongs to; None where the set is to be judged.
+    """Return the name of the other MLPerf benchmark that a result set belongs to, or the form of logs in its place;
+    None where the set is to be judged.
 
     A set is judged whatever its logs state in a directory of one of this harness's benchmarks, with a definition
     beside it, or where a log names `own` (a benchmark of the user's) or any benchmark that MLPerf does not know.

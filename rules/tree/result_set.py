@@ -12,7 +12,7 @@ _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 PARAMETERS = "package_checker_params"
-"""Name of a file of options for the official package checker, such as rcp-bypass, beside results."""
+"""Name of a file of options for the official package checker, such as rcp-bypass."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
@@ -127,7 +127,7 @@ def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return the sort key of a file name that puts result_2 before result_10."""
+    """Return the sort key of a name or path that puts result_2 before result_10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
 
@@ -168,8 +168,8 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """Return the MLPerf round that directories' names state, such as training_results_v5.1; the innermost wins; None
-    where none states one."""
+    """Return the MLPerf round that names of directories, or of a log, state, such as training_results_v5.1; the
+    innermost wins; None where none states one."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 

@@ -23,7 +23,8 @@ EntryKind = Literal["file", "folder", "broken link", "link out", "link", "other"
 
 @dataclass(frozen=True, slots=True)
 class SubmissionEntry:
-    """File or folder below a submission, as a path relative to it; `size_bytes` is set for files only."""
+    """File, folder, link or other entry below a submission, as a path relative to it; `size_bytes` is set for files
+    only."""
 
     path: str
     kind: EntryKind
@@ -58,7 +59,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """MLPerf round: several organisations' submissions in one directory. `others` are names in it that are not
+    """MLPerf round: organisations' submissions in one directory. `others` are names in it that are not
     submissions."""
 
     folder: Path
@@ -72,9 +73,9 @@ Target = Path | ResultSet | OtherSet | Submission | Round
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """Return the logs, sets, submissions and rounds to judge in an inventory (list of a path's contents); the
-    outermost recognised unit wins. Raises InputError where there is nothing to judge, or where a directory could not
-    be read."""
+    """Return the logs, sets, submissions and rounds to judge or leave out in an inventory (list of a path's
+    contents); the outermost recognised unit wins. Raises InputError where there is none, or where a directory could
+    not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()
@@ -112,8 +113,8 @@ def _is_submission(names: Collection[str]) -> bool:
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List the files of one organisation's submission, whose result sets `sets` are already read. Raises InputError
-    where a directory cannot be read."""
+    """List the entries and result sets of one organisation's submission; `sets` are those already read, by their
+    folders. Raises InputError where a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []
@@ -156,8 +157,8 @@ def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSe
 
 
 def _list(top: Path) -> tuple[tuple[SubmissionEntry, ...], bool]:
-    """Return every file and folder below `top`, folders before their contents; and whether there were more than
-    MAX_ENTRIES."""
+    """Return every file, folder, link and other entry below `top`, folders before their contents, at most
+    MAX_ENTRIES; and whether there were more."""
     found: list[SubmissionEntry] = []
     waiting = [""]
     while waiting:

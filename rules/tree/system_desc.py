@@ -34,8 +34,8 @@ class SystemDesc:
 
 
 def as_count(value: object) -> int | None:
-    """Return the whole number, of at most nine digits, that a field of a system description states as text; None for
-    anything else."""
+    """Return the whole number, of at most nine digits, that a field of a system description states as text or as a
+    number; None for anything else."""
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 

@@ -1,5 +1,5 @@
-"""Compare the length of runs in their logs with a second clock's, and judge what ran in a process before
-run_start."""
+"""Compare the length of runs in their logs with a second clock's, and judge what happened in the runs' processes
+before run_start."""
 
 import re
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ seconds, and a share of the run in addition. In 376 honest runs, on two cores wi
 time was from 54 ms shorter to 18 ms longer."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
 """Tolerance by which the second clock's time of a run may exceed the log's where an earlier version or the run itself
-kept that clock: the larger of seconds and a share; or, for all runs together, the same seconds and a larger share of
-the shortest run."""
+kept that clock: the larger of seconds and a share; or, for all runs together, the same seconds in total and a larger
+share of each run."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
 """Tolerance for the time from run_stop until the log was closed, by the system's calendar, which may be set
 meanwhile: the larger of seconds and a share of the run."""
@@ -105,8 +105,8 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of one run whose log states a shorter time than the second clock in its record; `name` is
-    the record's path in the set."""
+    """Yield the problems of one run by the second clock in its record: no such clock, a shorter time in the log, late
+    lines, or a log closed late; `name` is the record's path in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -146,7 +146,7 @@ def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
     """Yield a problem where run_start or run_stop reached the timekeeper (the process that times the run) much later
-    than its stamp, or where the run is longer than its process lived."""
+    than its stamp, the run is longer than its process lived, or the timekeeper was delayed."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(

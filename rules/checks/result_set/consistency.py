@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system description that its submitter may complete after the runs were made."""
 SHIPPED_CODE = ("reference", "optimized", "torchrec", "dlrm", "wukong", "hstu", "d2nn")
-"""Names of this harness's own implementations and models; any other name is code of the user's."""
+"""Names of this harness's own implementations and models; any other name is code that is not the harness's."""
 
 
 def _has_set_record(subject: SetSubject) -> str | None:
@@ -95,8 +95,8 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
-    """Yield problems where a set's record and a log differ in the settings by which comparisons recognise the set:
-    threads, batch size, implementation."""
+    """Yield problems where a set's record and a log differ in settings by which comparisons recognise the set: batch
+    size and implementation."""
     given = {key: entry.value for key, entry in record.config.items()}
     code, model = given.get("runtime.implementation"), given.get("runtime.model")
     name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")

@@ -1,4 +1,5 @@
-"""Test whether a set's runs converge faster than the benchmark's reference convergence points (RCPs) allow."""
+"""Judge a set's test against the benchmark's reference convergence points (RCPs): whether its runs converge faster
+than these allow."""
 
 import math
 from collections.abc import Iterator

@@ -104,7 +104,8 @@ def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
 
 
 def read_ms(text: str | None) -> int | None:
-    """Return a time that a record states as text in milliseconds since 1970; None where the text is not a time."""
+    """Return a time that a record states as text in milliseconds since 1970; None where the text is not a time with
+    its time zone."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:

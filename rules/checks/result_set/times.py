@@ -21,8 +21,8 @@ between jobs do not count."""
 
 
 def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:
-    """Return, for each run, the begin of initialisation and the end in milliseconds since 1970, sorted by begin; a
-    run that occurs twice (RS103) counts once."""
+    """Return, for each run, the begin of initialisation and the end in milliseconds since 1970, sorted by run_start;
+    a run that occurs twice (RS103) counts once."""
     spans = {
         timed_ms[0]: (timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1], run)
         for run in subject.runs

@@ -147,8 +147,8 @@ class RequiredKey(NamedTuple):
 
 
 def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
-    """Return the requirement on each key that this log must hold, without the keys that a crashed run could not
-    log."""
+    """Return the requirement on each key that this log must hold, without the keys that a crashed run lost, or that
+    another optimizer than the definition's does not have."""
     return _keys_of(subject)[0]
 
 

@@ -378,8 +378,7 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
 
 
 def is_placeholder(value: object) -> bool:
-    """Return whether the value of submission_org or submission_platform is a placeholder of a vendor's log
-    template."""
+    """Return whether the value of submission_org or submission_platform is a template's placeholder."""
     return isinstance(value, str) and ("PLACEHOLDER" in value.upper() or value == "reference_implementation")
 
 

@@ -31,13 +31,13 @@ hundred times as many pairs of runs as inside them, of which the nearest publish
 that is no chance."""
 
 _MOST_NEAR = 100
-"""Most runs with the same first quality that a later run is compared with, so that a tree of many copies takes no
-hours."""
+"""Most runs with about the same first quality that are kept to compare later runs with, so that a tree of many copies
+takes no hours."""
 
 
 class _Twin(NamedTuple):
-    """Run found in two result sets; `alike` lists the qualities that are equal, where neither the log's bytes nor the
-    start time are."""
+    """Run found in two result sets; `alike` says how many qualities are equal or near, where neither the log's bytes
+    nor the start time are equal."""
 
     run: RunResult
     judged: JudgedSet
