@@ -39,7 +39,8 @@ class _ChildAnswer(msgspec.Struct, frozen=True):
 
 
 def names_outside_code(request: Request) -> bool:
-    """Return whether a request names a model or an implementation that is not dlrmbench's own; imports neither.
+    """Return whether a request, or the run set that it names by --beside, has a model or an implementation that is
+    not dlrmbench's own; imports neither.
 
     Wrong names are not reported here: resolving the request reports them.
     """
@@ -55,7 +56,7 @@ def names_outside_code(request: Request) -> bool:
 
 
 def _named(request: Request, key: str) -> Iterator[str]:
-    """Yield all values that a request gives to a configuration key, by --set or by an axis of a sweep."""
+    """Yield all values that a request gives to a configuration key, by --set and the like or by an axis."""
     yield from (str(each.value) for each in asked_relation(request).overrides(request) if each.key == key)
     for axis in request.axes:
         name, _, values = axis.partition("=")

@@ -92,7 +92,7 @@ class WorkerExecutor:
         """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than this
         executor's.
 
-        Versions of the code may be what is compared, so one of two compared configurations must not mix two of them.
+        Versions of the code may be what is compared, so no compared configuration may mix two of them.
         """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:

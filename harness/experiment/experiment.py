@@ -27,7 +27,8 @@ class Configuration:
     """Name of the configuration's run-set folder in the experiment's folder; empty for an experiment of one
     configuration."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the keys that differ between configurations, as the user wrote them."""
+    """Values of the configuration on the experiment's axes, by key, as text; empty where the experiment has no axes,
+    such as a pair."""
     installation: Installation | None = None
     """Other installation of dlrmbench that measures the configuration; None for the running one."""
     prepared: Preparation | None = None

@@ -39,7 +39,8 @@ class FinishedSides:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStudy:
-    """Result of a completed experiment without runs to a target: its record, its page and the exit code."""
+    """Result of a completed experiment with a study's record, such as a suite or a search: the record, its page and
+    the exit code."""
 
     study: StudyRecord
     page: Path
@@ -82,8 +83,10 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 def finish_sides(folder: Path) -> FinishedSides:
-    """Judge and score both configurations of a pair once, and write a page for each and one for the pair; return the
-    results and their comparison."""
+    """Write the page of a pair; return the results of both configurations and their comparison.
+
+    Runs to the target are judged and scored once, and each run set gets a page, too.
+    """
     kind, sides = find_kind(read(folder).kind), list(parts_of(folder).values())
     gathered = gather_everything([folder])
     page = write_page(gathered, folder)
@@ -109,7 +112,8 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
-    """Return the more serious of the exit codes of the two run sets of a completed pair."""
+    """Return the more serious of the exit codes of the two run sets of a completed pair; DONE for a pair of
+    measurements."""
     return worst_of(exit_code_of_set(result) for result in finished.sets)
 
 

@@ -46,7 +46,7 @@ from rules.temporary_folder import temporary_folder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """User's shell commands (hooks) and event log around each repetition, outside its timed part."""
+    """User's shell commands (hooks) before, after and during each repetition, and the event log."""
 
     hooks: Hooks
     events: EventLog
@@ -274,8 +274,8 @@ def _keep_busy(
     """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether it
     succeeded.
 
-    It is a repetition of the slot's own configuration in the batch that begins with configuration `first`, or else of
-    the first configuration that has not failed. Returns False where there is none.
+    It is the first repetition of the slot's own configuration in the batch that begins with configuration `first`, or
+    else of the first configuration where that is finished. Returns False where there is none.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)

@@ -37,8 +37,8 @@ from rules.records.run_set import ChoiceRecord
 
 
 def prepare(experiment: Experiment) -> Experiment:
-    """Return the experiment with data and autotuning ready, and options such as step counts fitted to the dataset's
-    size.
+    """Return the experiment with data and autotuning ready, and options such as a number of samples fitted to the
+    datasets' sizes.
 
     A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on. Raises
     HarnessError, DatasetError or OSError otherwise.
@@ -116,8 +116,8 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
-    """Prepare each configuration's data and autotuning; configurations with equal shapes of matrix products are
-    autotuned once."""
+    """Prepare each configuration's data and autotuning; configurations for which the same choice is valid (by shape,
+    batch, precision, …) are autotuned once."""
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     _refuse_restores_untimed(experiment)
     known: MutableMapping[str, ChoiceRecord] = {}
@@ -198,7 +198,7 @@ def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
     """Autotune both configurations of a pair: the base as its run set was where that still fits, both alike where
-    their shapes are equal.
+    the same choice is valid for both.
 
     Threads that nobody gives the new configuration are as many as the base's, so that a core more or less does not
     decide the comparison.

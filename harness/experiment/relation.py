@@ -1,5 +1,5 @@
-"""Define how the configurations of an experiment belong together (alone, pair, sweep): what the loop over repetitions
-needs to know of each kind of relation. The registry imports none before use."""
+"""Define how the configurations of an experiment belong together (alone, pair, sweep, …): what the loop over
+repetitions needs to know of each kind of relation. The registry imports none before use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relation(ABC):
-    """Relation between the configurations of an experiment (alone, pair, sweep). Methods have the common behaviour,
-    from which subclasses differ."""
+    """Relation between the configurations of an experiment (alone, pair, sweep, …). Methods have the common
+    behaviour, from which subclasses differ."""
 
     name: str
     """Name of the relation in experiment.json."""
@@ -54,7 +54,7 @@ class Relation(ABC):
         return self.reads_as != "alone"
 
     def benchmarks(self, request: Request) -> Sequence[str]:
-        """Return the names of the benchmark definitions that a request names, without reading the definitions."""
+        """Return the names or paths of the benchmark definitions that a request names, without reading these."""
         return [request.benchmark_named]
 
     def overrides(self, request: Request) -> Sequence[Override]:

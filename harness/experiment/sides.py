@@ -119,7 +119,8 @@ def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind:
 
 
 def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark) -> None:
-    """Raise HarnessError where a run set's definition was changed, or equals no shipped version of its benchmark."""
+    """Raise HarnessError where a run set's definition was changed, or has a shipped benchmark's name and equals none
+    of its versions."""
     if benchmark.definition_sha256 != record.benchmark.definition_sha256:
         raise HarnessError(
             f"{run_set.definition}: differs from the definition that the set was made with.", ExitCode.INPUT

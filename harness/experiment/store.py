@@ -65,7 +65,7 @@ class Store:
 
     @contextmanager
     def holding(self, configuration: int) -> Iterator[None]:
-        """Hold the lock of one configuration's run set; where it is the experiment's only one, its lock is already
+        """Hold the lock of one configuration's run set; that of an experiment without experiment.json is already
         held."""
         if self.path is None:
             yield
@@ -143,7 +143,8 @@ class Store:
         self.save()
 
     def add(self, member: MemberRecord) -> int:
-        """Add a configuration whose run set was created, or has failed, to the experiment; return its index."""
+        """Add a configuration whose run set was created, or which failed before, to the experiment; return its
+        index."""
         place = len(self.record.configurations)
         if member.folder is not None:
             self.sets[place] = open_run_set(self.folder / member.folder)

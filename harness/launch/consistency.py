@@ -18,11 +18,14 @@ from reference_models.process.world import World
 
 LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
 _OWN = ("data_dir", "definition_path", "folder", "attempt")
-"""Fields of a job that may differ between ranks: paths on each rank's machine."""
+"""Fields of a job that may differ between ranks: paths on each rank's machine, and the number of the attempt."""
 
 
 def agree(world: World, job: Job, config: WorkloadConfig) -> None:
-    """Check that all ranks are about to run the same attempt, on the same data, with the same software."""
+    """Check that all ranks are about to do the same job, on the same data, with the same software.
+
+    Raises RefusedByAllError where they differ.
+    """
     refuse_difference(world, describe_rank(job, config))
 
 

@@ -34,7 +34,7 @@ class Deadline:
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:
         self.reason: str | None = None
-        """Reason why the run was killed at its deadline; None where it was not killed."""
+        """Reason why the run was killed after its deadline; None where it was not killed."""
         self._pid, self._timeout_s = pid, timeout_s
         self._passed_s = self._silent_s = self._stopped_s = 0.0
         self._has_begun = self._is_over = False

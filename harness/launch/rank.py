@@ -28,7 +28,7 @@ def stderr_path(folder: Path, rank: int) -> Path:
 
 
 def run_rank(spec_path: Path) -> None:
-    """Join the other ranks, check that all have the same job, and do it; return the exit code."""
+    """Join the other ranks, check that all have the same job, and do that job together."""
     kind, job = read_job(spec_path)
     _, config = job.parse()
     runtime = config.runtime

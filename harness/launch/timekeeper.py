@@ -216,7 +216,7 @@ class _Follower:
             self._waiting.clear()  # nobody reads any more
 
     def _leave(self) -> None:
-        """Close the worker's standard input, which tells it that its parent is gone."""
+        """Close the worker's standard input, which tells it that the process that waits for it is gone."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()

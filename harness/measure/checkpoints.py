@@ -67,7 +67,7 @@ class CheckpointFolder:
 def read_checkpoint(
     folder: Path, definition_sha256: str, id_map_sha256: str | None = None
 ) -> Mapping[str, "torch.Tensor"]:
-    """Return the model's state that the checkpoint in `folder` restores, read with the earlier checkpoints that it
+    """Return the training state that the checkpoint in `folder` restores, read with the earlier checkpoints that it
     builds on.
 
     Every byte is verified. Raises HarnessError: exit 2 for a checkpoint of another definition, 8 where anything is

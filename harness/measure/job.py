@@ -67,8 +67,8 @@ def read_job(path: Path) -> tuple[Kind, Any]:
 
 
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
-    """Do the job together with the other ranks of `world`; return its record, which rank 0 writes into the job's
-    folder together with a description of the code."""
+    """Do the job together with the other ranks of `world`; on rank 0 write its record, which describes the code too
+    unless it is a study's, into the job's folder and return the record; None elsewhere."""
     code = describe_code()
     try:
         record = kind.run(job, world, on_event)
@@ -101,8 +101,8 @@ def watch_parent() -> None:
 
 
 def explain_and_end(attempt: Callable[[], object]) -> int:
-    """Call `attempt`, which does the job, and return its exit code; an error that users can act on goes to stderr in
-    one line."""
+    """Call `attempt`, the work of a child process, and return its exit code; an error that users can act on goes to
+    stderr in one line."""
     try:
         attempt()
     except KeyboardInterrupt:

@@ -38,8 +38,8 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Task of one child process; each kind of measurement adds fields. Passed to the child as a JSON file in
-    `folder`."""
+    """Task of one process, or of several ranks together; each kind of measurement adds fields. Passed to child
+    processes as a JSON file in `folder`."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -47,11 +47,12 @@ class Job:
     seed: int
     folder: str
     matmul: dict[str, Any] | None = None
-    """Kernels for a training step's matrix products, where they were chosen by timing; else None."""
+    """Kernels for a training step's matrix products, where they were chosen by timing or given by --matmul; else
+    None."""
     id_map_sha256: str | None = None
     """Digest of the map of ids to embedding rows with which the run set began; None where each id has its own row."""
     power_command: str | None = None
-    """User's command that prints watts, from the command line; None to read the system's energy counters instead."""
+    """User's command that prints watts, as given with the command that makes the repetition; None for none."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Return the benchmark and workload of the job's definition. Raises DefinitionError or ConfigError."""
@@ -116,10 +117,10 @@ class Kind:
     """Whether kernels and threads of training steps, or of answers to queries, are chosen by timing before the
     measurement."""
     takes: frozenset[str] = frozenset()
-    """Options that only some kinds of measurement have, of: timeout_s, until, keep_weights, run_index, with_fit; and
-    restores, a key of [checkpoint]."""
+    """Options that only some kinds of measurement have, of: timeout_s, until, max_runs, keep_weights, run_index,
+    with_fit; and restores, a key of [checkpoint]."""
     weights_key: str | None = None
-    """Key of the benchmark definition that names kept weights (final parameters); None for a measurement that reads
+    """Key of the benchmark definition that names kept weights or a checkpoint; None for a measurement that reads
     none."""
     sections: tuple[str, ...] = ()
     """Optional sections of a benchmark definition that the measurement reads: keys of `harness.config.sections`."""

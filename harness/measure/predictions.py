@@ -1,5 +1,5 @@
-"""Predict the samples of a prepared split, or of a file, with a run's kept weights: a logit for each, written as
-Parquet."""
+"""Predict the samples of a prepared split, or of a file, with kept weights or a checkpoint: a logit for each, written
+as Parquet."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +28,7 @@ _MODEL = "model."
 
 
 class PredictionSummary(NamedTuple):
-    """Numbers of written predictions, and the means of the predicted probabilities and of the samples' labels."""
+    """Number of written predictions, and the means of the predicted probabilities and of the samples' labels."""
 
     num_samples: int
     mean_probability: float

@@ -97,8 +97,8 @@ def _state(state: FileState | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent) -> None:
-    """Raise DatasetError on every rank where the hash of the data that was read does not match the dataset's
-    manifest.
+    """Raise DatasetError on every rank where a data file changed during the measurement, or the hash of the data that
+    was read does not match the dataset's manifest.
 
     For measurements that no rule checks for their data: on other data they are worthless.
     """

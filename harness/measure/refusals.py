@@ -31,8 +31,8 @@ def refuse_untrainable(workload: WorkloadConfig) -> None:
 
 
 def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
-    """Raise ConfigError for [checkpoint] with a model, an implementation or a measurement that makes no
-    checkpoints."""
+    """Raise ConfigError for [checkpoint] with a model or an implementation that makes no checkpoints, an interval
+    below one batch, or restores in a measurement that has none."""
     if workload.checkpoint is None:
         return
     refuse_without_bags(workload, "checkpoint")

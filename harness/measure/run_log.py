@@ -182,7 +182,7 @@ def _caller() -> dict[str, str | int]:
 
 
 def log_built(workload: Workload, log: RunLogWriter) -> None:
-    """Log the hyperparameters of a workload that is built, in MLPerf's keys.
+    """Log the hyperparameters of a workload that is built.
 
     The optimizer's name is read off the built optimizers; for a workload that shows none, the name that the workload
     claims is logged, and marked as claimed.

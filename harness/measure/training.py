@@ -233,7 +233,7 @@ def describe_end(
     outcome: RunOutcome,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Return how a run ended, as fields of its weights' manifest; the run's log must be closed."""
+    """Return a run and how it ended, as fields of its weights' manifest; the run's log must be closed."""
     log, trained = Path(spec.folder) / "log.txt", outcome.samples_count
     return {
         "benchmark": benchmark.name,

@@ -1,4 +1,4 @@
-"""Compose the command lines that complete an interrupted experiment's folder."""
+"""Compose the command lines that complete an experiment's folder."""
 
 import shlex
 from collections.abc import Mapping

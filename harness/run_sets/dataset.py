@@ -163,7 +163,8 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Lock a folder in a dataset's folder (which may be a stranger's) while the contents of the former are made.
+    """Lock a folder for data, such as a dataset's or one inside that (which may be a stranger's), while its contents
+    are made.
 
     Raises HarnessError (exit 8) where the folder is a link, which may lead to a folder of the user's, a file or a
     pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one.

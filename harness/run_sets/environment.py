@@ -63,7 +63,7 @@ def warn(checks: Iterable[PreflightCheck]) -> None:
 
 
 def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
-    """Return each warning of the environment check (noise for measurements) as a sentence."""
+    """Return each warning of the environment check (noise, unsupported libraries, a full disk, …) as sentences."""
     return [f"{check.name}: {check.value}. {check.why}" for check in checks if check.status == "warning"]
 
 
@@ -77,7 +77,7 @@ def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
-    """Raise HarnessError (exit 6) where the environment check warns of noise, for --strict-env."""
+    """Raise HarnessError (exit 6) where the environment check warns of anything, for --strict-env."""
     lines = "\n".join(f"  {text}" for text in describe_warnings(run_checks(data_root, output)))
     if lines:
         raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)

@@ -26,7 +26,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptOutcome:
-    """Result of keeping a repetition's files: a record, an error, or both."""
+    """Result of keeping a repetition's files: a record, an error, or both; neither after an interruption."""
 
     words: str
     """Final words on the repetition's progress line; empty where the record says everything."""

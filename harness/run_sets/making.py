@@ -1,5 +1,4 @@
-"""Describe how a simulation or measurement without a run set was made: command, code, processor, digests of its
-inputs."""
+"""Describe how a study was made, for the study's record: command, code, processor, and the digests of inputs."""
 
 import hashlib
 import shlex
@@ -21,7 +20,7 @@ _BLOCK = 1 << 20
 
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
-    """Describe how this process makes a result without a run set: by the words of `command`, from the files `inputs`.
+    """Return how this process makes a study: by the words of `command`, from the files `inputs`.
 
     A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
     """
@@ -39,8 +38,8 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
 
 def making_of(record: ExperimentRecord, member: RunSetRecord | None) -> MadeRecord | None:
-    """Return the record of how an experiment's result was made; `member` is one of its run sets. None where that is
-    unknown."""
+    """Return the record of how an experiment's study was made; `member` is one of the experiment's run sets. None
+    where that is unknown."""
     if member is None or member.code_sha256 is None:
         return None
     fields = member.system.fields

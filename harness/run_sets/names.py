@@ -33,8 +33,8 @@ def find_results_folder() -> Path:
 
 
 def link_latest(folder: Path) -> None:
-    """Point the link `latest` to a new run set or sweep in the same folder, unless a file has that name or links are
-    impossible."""
+    """Point the link `latest` to a new run set or experiment in the same folder, unless a file has that name or links
+    are impossible."""
     link, draft = folder.parent / LATEST, folder.parent / f".{LATEST}-{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return

@@ -31,7 +31,8 @@ class Outlook(NamedTuple):
     label: str = ""
     """Label of the repetition's configuration; empty where the experiment has only one configuration."""
     usual_s: float | None = None
-    """Usual seconds of a repetition of this configuration; None before its first one."""
+    """Mean seconds of this configuration's earlier repetitions, or of the others' before its first one; None before
+    any has ended."""
     later_s: float | None = None
     """Expected seconds of all later repetitions; None before the first repetition has ended."""
 
@@ -51,7 +52,7 @@ class Outlook(NamedTuple):
 
 
 ALONE = Outlook(number=1, total=1)
-"""Position of a repetition that is the only one of its command."""
+"""Position of a repetition that is the only one, or is shown as if it were."""
 
 
 class RunProgress:
@@ -92,7 +93,8 @@ class RunProgress:
         self._show(doing)
 
     def finish(self, text: str) -> None:
-        """Show how the run ended; on a terminal where its start was not shown, also its name."""
+        """Show how the run ended; on a terminal, where there are several configurations, also the run's position and
+        its configuration."""
         whose = ""
         if self._line.is_terminal and self._outlook.label:
             whose = f"[{self._outlook.number}/{self._outlook.total}] {self._outlook.label}, "

@@ -95,8 +95,8 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Return the RAPL energy counters of CPU packages and, where separate, of their memory; `core` and `uncore` are
-    part of a package.
+    """Return the RAPL energy counters of CPU packages and, where separate, of their memory, and the gaps: parts that
+    are not measured, with reasons. `core` and `uncore` are part of a package.
 
     AMD's processors have the same names (Linux 5.8 and later). `psys` counts the whole platform, packages included,
     and is left out.
@@ -126,7 +126,8 @@ def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
 def find_nvml(
     device: str, nvml: Any = None, uuid_of: Callable[[str], str] | None = None
 ) -> tuple[list[Counter], list[EnergyGap]]:
-    """Return the energy counter of the accelerator that `device` names (cuda or cuda:N)."""
+    """Return the energy counter of the accelerator that `device` names (cuda or cuda:N), or none and the reason as a
+    gap."""
     what = f"accelerator {device}"
     if nvml is None:
         try:

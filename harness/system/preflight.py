@@ -165,7 +165,7 @@ def check_memory(root: Path = ROOT) -> Check:
 
 
 def check_swap() -> Check:
-    """Check whether memory was swapped out to disk."""
+    """Check whether memory was swapped out."""
     with warnings.catch_warnings():
         # psutil warns where the kernel hides the swap counters, which are not asked for here
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -263,8 +263,8 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Return a description of each package that is missing or has an unsupported version; None without the
-    installation's metadata."""
+    """Return a description of Python, if its version is unsupported, and of each package that is missing or has an
+    unsupported version; None without the installation's metadata."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:

@@ -29,8 +29,8 @@ ended."""
 
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
-    """Return the shell commands that fix a warning of the environment check `name`, in order; none where no command
-    helps.
+    """Return the shell commands that fix a warning of the environment check `name`, or list the processes or settings
+    behind it, in order; none where no command helps.
 
     `is_root`: write them without sudo; by default as this process runs.
     """

@@ -221,8 +221,8 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
 
 
 def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
-    """Yield (mount point, root of the mount in its file system, type, options of the file system) of each mount on
-    this host."""
+    """Yield (mount point, root of the mount in its file system, type, options of the file system) of each mount
+    that this process sees."""
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
         left, right = before.split(), after.split()

@@ -14,7 +14,7 @@ SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
 """Names of the submission fields that a submitter may give; in logs `submitter` is submission_org, `platform` is
 submission_platform."""
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
-"""Submission status by its spelling in logs (mlperf_logging's common.yaml up to round 4.0; submitters still write
+"""Spelling in logs of each submission status (mlperf_logging's common.yaml up to round 4.0; submitters still write
 it)."""
 DIVISIONS = ("closed", "open")
 UNSPECIFIED = "unspecified"

@@ -42,8 +42,8 @@ def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
 
 
 def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median: bool = False) -> float:
-    """Return the seconds of all matrix products of a phase, each at the best (or median) rate measured for its
-    shape."""
+    """Return the seconds of all matrix products of a phase or a step, each at the best (or median) rate measured for
+    its shape."""
     rates = {(each.num, each.m, each.k, each.n): each.flop_per_s for each in ceilings.measured.matmul}
     return sum(
         product.flop / (rates[product.shape].median if at_median else rates[product.shape].best)

@@ -230,7 +230,7 @@ def measure_gathers(
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
     """Return measured rates of fetching embedding rows by uniform ids and by the batches' ids, from one table of all
-    rows, or as many as fit into memory."""
+    rows, or as many as fit into `table_bytes`."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)

@@ -34,7 +34,8 @@ class ProfiledWorkload(Workload, ReportsPhases, Protocol):
 
 
 class Timeline:
-    """Collects time stamps of the phases that a training step reports. One stamp takes about 0.1 µs on a CPU.
+    """Collects time stamps of the phases that training steps or forward passes report. One stamp takes about 0.1 µs
+    on a CPU.
 
     On a CUDA device a stamp is an event on the current stream, so that the host does not wait for the device.
     """
@@ -50,7 +51,7 @@ class Timeline:
         self._stamps.append((phase, event))
 
     def take(self) -> dict[str, float]:
-        """Return the seconds in each phase of a step up to now, and begin anew. The last phase ends now.
+        """Return the seconds in each phase, summed over steps, up to now, and begin anew. The last phase ends now.
 
         The device must have finished its work.
         """

@@ -39,7 +39,7 @@ _HELD_STEPS = 50
 def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
-    """Return the measured content of profile.json; steps come first, on the workload as a run has it after its
+    """Measure and return the content of profile.json; steps come first, on the workload as a run has it after its
     warm-up."""
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
