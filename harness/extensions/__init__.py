@@ -1,2 +1,2 @@
-"""Hold the extensions, capabilities that the core can do without, a folder each. `rules/extensions.py` names them;
-nothing else does."""
+"""Hold the extensions of the harness, a folder each: capabilities without which its core works. `rules/extensions.py`
+names the extensions; no other file of the core does."""

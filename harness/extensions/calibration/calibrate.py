@@ -54,21 +54,22 @@ OnResult = Callable[[str, CalibrationResult, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationPlan:
-    """Runs that a calibration of a target quality trains. Tuning of learning rates uses other seeds than the runs by
-    which the conditions are judged."""
+    """Runs that a calibration of a target quality trains. Runs that tune learning rates have other seeds than the
+    runs by which the target is judged."""
 
     batch_sizes: tuple[int, ...]
     learning_rates: tuple[float, ...]
     num_runs: int
     """Number of seeds per batch size; the runs with these seeds become reference convergence points."""
     num_confirming_runs: int
-    """Number of seeds at the definition's own batch size, at least `num_runs`, by which condition (a), convergence,
-    is judged."""
+    """Number of seeds trained at the benchmark definition's own batch size, at least `num_runs`; these runs show
+    whether training reaches the target reliably (condition (a), convergence)."""
     base_seed: int
     num_tuning_runs: int
     num_workers: int
     is_quick: bool = False
-    """Whether the calibration is a quick one, whose numbers are no reference."""
+    """Whether the calibration is a quick one: few runs at one batch size and learning rate, whose results are no
+    reference for other runs."""
 
     @property
     def tuning_seeds(self) -> tuple[int, ...]:
@@ -93,14 +94,15 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Plan the runs of a calibration, with defaults: half, once and twice the benchmark definition's batch size;
-    factors of its learning rate.
+    """Plan the runs of a calibration. Defaults: half, once and twice the benchmark definition's batch size; learning
+    rates that are multiples of the definition's.
 
     A quick calibration has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models
-    at that rate; its numbers of runs and its grid are not taken from the arguments.
+    at that rate; it ignores the arguments for numbers of runs, batch sizes and learning rates.
 
-    Raises ConfigError for a model without the implementation that is calibrated, and DefinitionError for a benchmark
-    whose reference convergence points cannot be expressed in the unit of its logs.
+    Raises ConfigError for a model without a reference implementation, which calibrations train, and for data with
+    [id_map]; DefinitionError for a benchmark whose reference convergence points cannot be expressed in the unit of
+    its logs.
     """
     if REFERENCE not in entry.workload.model_spec.implementations:
         raise ConfigError(
@@ -138,8 +140,9 @@ def calibrate(
 ) -> CalibrationRecord:
     """Train the runs of a calibration's plan that `store` lacks, and summarise all runs of the plan in a record.
 
-    `on_result` gets the part of the calibration, each new result, and how many runs are left at most: how many runs
-    of later parts the store holds is not known before their learning rates are.
+    `on_result` is called for each newly trained run with the name of the part of the calibration (such as "learning
+    rates"), the run's result, and the most runs that are left. The exact number is not known: learning rates of later
+    parts are still to be chosen, and `store` may hold some of their runs.
     """
     definition, train = entry.benchmark, entry.workload.train
     later = count_runs(entry, plan)
@@ -215,7 +218,8 @@ def calibrate(
 
 
 class EpochCounts(NamedTuple):
-    """Numbers of epochs that a calibration trains at one batch size, by purpose."""
+    """Numbers of epochs that a calibration trains at one batch size: to tune the learning rate, for the seeds by
+    which the target is judged, and of simpler models."""
 
     of_tuning: int
     of_seeds: int
@@ -260,8 +264,9 @@ def measure_oracle(entry: Entry) -> float | None:
 
 
 def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
-    """Return the paths of a calibration's files: calibration.md, NAME.calibration.json and NAME.rcps.json; NAME.bf16
-    in place of NAME in a precision that is not the definition's own."""
+    """Return the paths of a calibration's files: calibration.md, NAME.calibration.json and NAME.rcps.json, NAME being
+    the benchmark's. In a precision that is not the definition's own they bear its name, such as calibration.bf16.md
+    and NAME.bf16.rcps.json."""
     own, precision = entry.benchmark.sections["runtime"].get("precision", "fp32"), entry.workload.runtime.precision
     infix = "" if precision == {"auto": "fp32"}.get(own, own) else f".{precision}"
     name = entry.benchmark.name + infix
@@ -269,8 +274,8 @@ def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
-    """Raise HarnessError (exit 8) if a path that a calibration writes is a link or no regular file, since the folder
-    may be a stranger's; ConfigError if a quick calibration would replace a whole one."""
+    """Raise HarnessError (exit 8) if a file that a calibration writes is a link or no regular file, since somebody
+    else may have made the folder; ConfigError if a quick calibration would replace one that is not quick."""
     paths = written_files(folder, entry)
     for each in (folder / RUNS_FILE, *paths):
         refuse_irregular(each, "a calibration's file")
@@ -281,8 +286,8 @@ def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
-    """Write calibration.md, NAME.calibration.json and NAME.rcps.json, replacing files of these names; return their
-    paths. The caller holds the folder's lock."""
+    """Write calibration.md, NAME.calibration.json and NAME.rcps.json (reference convergence points), NAME being the
+    benchmark's, in place of older ones; return their paths. The caller must hold the folder's lock."""
     paths = written_files(folder, entry)
     write_atomically(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_atomically(paths[1], encode(calibration))

@@ -1,4 +1,4 @@
-"""Define the verb `calibrate`: measure where a benchmark's target quality should lie, and make its reference
+"""Define the command `calibrate`: measure where a benchmark's target quality should lie, and make its reference
 convergence points."""
 
 import shlex

@@ -1,5 +1,5 @@
-"""Register calibration with the core of the harness: one verb. The record type is in the core, which reads the
-shipped calibrations."""
+"""Register the calibration extension with the core of the harness: the command `calibrate`. The type of its record is
+in the core, which reads the shipped calibrations."""
 
 from rules.extensions import Extension, Verb
 

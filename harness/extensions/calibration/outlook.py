@@ -20,16 +20,16 @@ from reports.text.formatting import rough_duration
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochTimes:
-    """Modelled time of an epoch of the reference implementation on one thread at each batch size, and reasons why it
-    cannot be timed."""
+    """Modelled time of one training epoch of the reference implementation on one thread, at each batch size of a
+    calibration, and the problems that keep it from being modelled here."""
 
     epochs: Mapping[int, TimeEstimate | None]
     """Modelled time of a training epoch, by batch size; None if it cannot be timed on this system."""
     problems: tuple[str, ...]
 
     def total_s(self, num_epochs: Mapping[int, int], num_workers: int) -> float | None:
-        """Return the seconds to train `num_epochs`, by batch size, `num_workers` at a time; None if the time of an
-        epoch is not known."""
+        """Return the seconds to train all epochs of `num_epochs` (number of epochs by batch size), `num_workers`
+        epochs at a time; None if the time of an epoch is not known at some batch size."""
         total_s = 0.0
         for size, estimate in self.epochs.items():
             if estimate is None:
@@ -39,8 +39,8 @@ class EpochTimes:
 
 
 def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> EpochTimes:
-    """Time ten steps and an evaluation of the reference implementation at each batch size, on one thread; keep
-    nothing of it."""
+    """Model the time of a calibration's epochs at each batch size: time ten steps and an evaluation of the reference
+    implementation on one thread now, without storing any result of these."""
     config = entry.workload
     data_dir = locate_dataset(config.data, data_root)
     sizes, data_problem = read_sizes(config.data, data_dir)
@@ -63,15 +63,15 @@ def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> E
 
 
 def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadConfig:
-    """Return the workload with the batch size, the reference implementation and the single thread of a
-    calibration."""
+    """Return the settings `config` as a calibration trains with them: with the given batch size, the reference
+    implementation and one thread."""
     train = replace(config.train, global_batch_size=global_batch_size)
     return replace(config, train=train, runtime=replace(config.runtime, implementation=REFERENCE, threads=1))
 
 
 def outlook_blocks(entry: Entry, plan: CalibrationPlan, times: EpochTimes) -> tuple[Block, ...]:
-    """Return the blocks of a calibration's plan: a row per batch size, then the total; epochs to train at most,
-    computed, and their time, modelled."""
+    """Return the report blocks (heading, table, sentences) on a calibration's plan: for each batch size the epochs to
+    train at most, computed, and the modelled time of an epoch; then the total number and time."""
     benchmark, counts = entry.benchmark, count_epochs(entry, plan)
     rows = []
     for size, estimate in times.epochs.items():

@@ -65,8 +65,8 @@ class CalibrationResult:
     evaluated at equal parts of an epoch."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
-        """Return the epochs trained until the first evaluation that met the benchmark's target quality, on the log's
-        grid of evaluations; None if none did."""
+        """Return the number of epochs trained until the first evaluation that met the benchmark's target quality, a
+        fraction; None if no evaluation met the target."""
         for index, quality in enumerate(self.qualities):
             if benchmark.is_met_by(quality):
                 return self.epochs_at(index, benchmark.quality.evals_per_epoch)
@@ -90,15 +90,16 @@ class CalibrationResult:
 
 
 def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Entry:
-    """Return the benchmark with `precision` for training, by default the definition's own, whose `auto` is fp32."""
+    """Return the benchmark with training precision `precision`; None stands for the definition's own precision, with
+    fp32 where that is `auto`."""
     runtime = entry.workload.runtime
     own = "fp32" if runtime.precision == "auto" else runtime.precision
     return replace(entry, workload=replace(entry.workload, runtime=replace(runtime, precision=precision or own)))
 
 
 def problem_digest(entry: Entry) -> str:
-    """Compute the digest of all settings that decide the qualities of a calibration's runs; the target does not, and
-    batch size, learning rate and seed are kept with each run."""
+    """Compute the digest of all settings that decide the qualities of a calibration's runs. The target, which decides
+    none, is left out, as are batch size, learning rate and seed, which each run records itself."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)

@@ -26,8 +26,9 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Least number of seeds for condition (a), convergence: with 20 seeds a coefficient of variation is known only to
-within a sixth of its value, with 40 to within a ninth."""
+"""Least number of seeds by which condition (a) of a good target, reliable convergence, can be shown to hold: with 20
+seeds the coefficient of variation of epochs to converge is known only to within a sixth of its value, with 40 to
+within a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
 """Least distance, in the benchmark's metric, of the target above simpler models and of the oracle (the best reachable
@@ -56,12 +57,12 @@ def judge_conditions(
     *,
     is_quick: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the four conditions of a good target quality: whether each holds (None if unknown), and the numbers that
-    show it.
+    """Return the four conditions of a good target quality (convergence, distance above simpler models, distance below
+    the oracle, time of evaluations): whether each holds (None if unknown), and the numbers that show it.
 
-    `default` sums up the reference's runs at the definition's own batch size. A quick calibration, which gives
-    simpler models one learning rate, can show that condition (b), on simpler models, is broken, but not that it
-    holds.
+    `default` sums up the reference implementation's runs at the definition's own batch size. A quick calibration,
+    which gives simpler models one learning rate, can show that condition (b), on simpler models, is broken, but not
+    that it holds.
     """
     is_above_all = all(is_above(target, baseline.best_quality) for baseline in baselines)
     return (
@@ -114,8 +115,8 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Find the target quality, in thousandths, that meets conditions (a) to (c), convergence, simpler models and
-    oracle, and is reached nearest to the middle of the range of epochs in (a).
+    """Propose the target quality, a multiple of 0.001, that meets conditions (a) to (c), on convergence, simpler
+    models and oracle, and whose mean number of epochs to converge is nearest to the middle of MEAN_EPOCHS.
 
     `results` are those of the reference implementation at one batch size and learning rate, one per seed.
     """
@@ -194,8 +195,8 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """Return the learning rate at which the most runs meet the target; ties go to the earliest on average, then to
-    the better final quality."""
+    """Return the learning rate at which the most runs meet the target quality; of equal rates the one whose runs meet
+    it after the fewest epochs on average, then the one with the better mean final quality."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
@@ -212,7 +213,7 @@ def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[
 
 def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> tuple[TuningRow, ...]:
     """Return the rows of the tuning table, one for each batch size and learning rate, sorted: mean epochs to the
-    target, mean final quality."""
+    target (None where not all runs reach it), mean final quality."""
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
@@ -274,8 +275,8 @@ def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
 
 
 def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
-    """Return the blocks that show a calibration: conditions, batch sizes, simpler models, quality over the epoch,
-    tuning."""
+    """Return the report blocks (tables and sentences) that show a calibration: conditions, batch sizes, simpler
+    models, quality over the epoch, tuning of learning rates."""
     default, metric = calibration.default, METRICS[calibration.metric]
     label, size = metric.label, calibration.default_batch_size
     columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)

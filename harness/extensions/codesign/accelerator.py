@@ -50,8 +50,8 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Design space: the values of each choice of hardware and of the largest tile; the first values are the design by
-    hand."""
+    """Design space: the values of each choice of hardware and of the largest tile. The first value of each choice
+    makes the hand-made design, the baseline."""
 
     rows: Values
     columns: Values
@@ -122,8 +122,8 @@ class Nest:
     name: str
     extents: tuple[int, int, int]
     operands: tuple[tuple[str, int], ...]
-    """Loops (letters of m, k, n) that index each tensor of the nest, and bytes of an element; the result comes
-    last."""
+    """Tensors of the loop nest, the result last: for each, the loops (letters of m, k, n) that index it, and the
+    bytes of an element."""
     num: int
     tiles: Floats
     """Extents of each tiling's tile in m, k and n [3, tilings]."""

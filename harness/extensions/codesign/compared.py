@@ -21,7 +21,8 @@ Compared = Mapping[Method, Sequence[ModelledDesign]]
 _LEVEL = 0.05
 """Significance level of the sign test: with a p-value below it, one search method is better than another."""
 _SAME = 1e-9
-"""Largest difference of two designs' distances from the optimum, as shares, that counts as rounding."""
+"""Largest difference between two designs' distances from the optimum that counts as rounding; distances are shares of
+the optimum."""
 _COLUMNS: Columns = (
     ("Search", None, "given"),
     ("Seeds", None, "given"),
@@ -72,8 +73,9 @@ def compare_methods(
 
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say how far each method's best designs are from the optimum, whether the first method is better than the others
-    by a sign test, and how its savings over the design by hand compare with published ones."""
+    """Say how far above the optimum (or the best design found) each method's median design is, and what share the
+    first method saves over the hand-made design. A sign test tells whether the first method is better than each of
+    the others; savings of a Gaussian process, as first method, are set beside published ones."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
@@ -114,8 +116,8 @@ def _product_of(searched: DesignOutcomes) -> Callable[[ModelledDesign], float]:
 
 
 def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
-    """Return, by search method, the share by which the best design of each seed is above the optimum, or above the
-    best known design."""
+    """Return, by search method, the share by which each seed's best design is above the optimum in the product of the
+    objectives; where the optimum is unknown, above the best design that any method found."""
     product = _product_of(searched)
     known = searched.optimum or [design for designs in compared.values() for design in designs]
     least = min(map(product, known))

@@ -59,7 +59,7 @@ def find_tiling(
 
 
 def find_pareto(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> list[ModelledDesign]:
-    """Return the Pareto front of designs in one objective or two, with the best in the first objective first."""
+    """Return the Pareto front of designs in one objective or two, sorted by the first objective, the best first."""
     least, found = inf, list[ModelledDesign]()
     for design in sorted(designs, key=lambda design: design.values(objectives)):
         if (last := design.values(objectives)[-1]) < least:

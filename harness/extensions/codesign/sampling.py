@@ -26,7 +26,8 @@ NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
 """Design points modelled, by search method, before a Gaussian process or NSGA-II makes its first proposal: those to
 start from, and others drawn at random."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Design points drawn at once, and points drawn in vain after which a space counts as having no more valid points."""
+"""Number of design points drawn at once, and number of points drawn in a row without a valid one after which a space
+counts as having no more."""
 _MOST_REFUSED = 100
 """Invalid or already modelled proposals in a row after which NSGA-II is given a design point drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)

@@ -19,7 +19,8 @@ MODE_NAMES: Mapping[Mode, str] = {"separate": "hardware first", "joint": "togeth
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Outcome of one search of a design space: the Pareto front that was found, and the numbers of points."""
+    """Outcome of one search of a design space: the Pareto front that was found, and the numbers of points that the
+    space has and that were tried."""
 
     best: Sequence[ModelledDesign]
     num_points: int
@@ -42,7 +43,8 @@ class DesignOutcomes:
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
-        """Pareto front found by each mode of search; that of `joint` is also over the designs of `separate`."""
+        """Pareto front of the designs found, by mode of search; the front of `joint` (hardware and tile together) is
+        also taken over the designs that `separate` (hardware, then tile) found."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:
@@ -64,7 +66,7 @@ def search(
     seed: int,
 ) -> SearchOutcome:
     """Try all points of a design space where that takes about a minute, else up to `num_trials` valid ones, those of
-    `start` first; return the Pareto front and numbers of points."""
+    `start` first; return the Pareto front, and the numbers of points there are and were tried."""
     num_points = prod(map(len, choices.values()))
     if is_enumerable(problem, choices):
         best, num_valid = enumerate_points(problem, choices)
@@ -80,9 +82,11 @@ def search(
 def search_all(
     problem: DesignProblem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int
 ) -> DesignOutcomes:
-    """Search hardware for the tile by hand, then the tile for that hardware, then both together; return all outcomes.
+    """Search hardware with the hand-made design's tile, then the tile for the hardware found, then both together;
+    return all outcomes.
 
-    The search of both is left out where `modes` lack it and it would not try all points.
+    The search of both together is left out where `modes` lacks 'joint' and the space is too large to try all of its
+    points.
     """
     space = asdict(problem.array.space)
 

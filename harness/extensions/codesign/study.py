@@ -78,8 +78,8 @@ _UNITS = {
     "dram_j_per_byte": "J/B",
     "scratchpad_j_per_byte": "J/B",
 }
-"""Units of those numbers of a PE array's file that are far from 1; the other numbers have their units in their
-names."""
+"""Units of numbers in a PE array's file, by the number's name; names that are missing here say their units
+themselves."""
 
 
 def space_study(
@@ -93,8 +93,8 @@ def space_study(
     num_seeds: int = 10,
     again: str = "dlrmbench codesign",
 ) -> StudyRecord:
-    """Search hardware and then the largest tile (`separate`), and both together from there (`joint`); return the
-    study.
+    """Search hardware and then the largest tile (mode `separate`), and then, starting from the designs found,
+    hardware and tile together (mode `joint`); return the study.
 
     A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
     `methods`; without methods by `gp`, or by `nsga2` for more than MOST_BY_GP points. All of `methods` are compared

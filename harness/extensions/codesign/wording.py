@@ -22,8 +22,8 @@ OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": 
 
 
 def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Say in a study's title which design is best in the first objective, what share of it that saves over the design
-    by hand, and at what price in the other objective."""
+    """Say in a study's title which design is best in the first objective, by what share its value is below the
+    hand-made design's, and how much it changes in the other objective."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = objectives[0]
     mode = min(modes, key=lambda each: min(design.values([first]) for design in best[each]))
@@ -71,8 +71,8 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
-    """Say by what share a design is above the optimum, as a list of one clause; the list is empty where no optimum is
-    known."""
+    """Say by what share a design's latency (energy where latency is not minimised) is above the optimum, in a list of
+    one clause; return an empty list where no optimum is known."""
     if searched.optimum is None:
         return []
     leading = _leading(searched.problem.objectives)
@@ -127,8 +127,8 @@ def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
 
 
 def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
-    """Say by which command to search further: a finer design space, or more points of one that was tried in part by
-    `again`, the command without its number of trials."""
+    """Say which command to run to search further: where a space was tried only in part, `again` (the study's command
+    without its number of trials) with more points; else a finer space, or one of more values."""
     if searched.optimum is None:
         return f"Next, to try more points: {again} --trials {2 * num_trials}"
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
@@ -138,8 +138,8 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
 
 
 def find_gain(searched: DesignOutcomes) -> float:
-    """Return the speed-up of the fastest design found by searching hardware and tiles together over that of
-    `separate`."""
+    """Return the latency of the fastest design found by searching hardware, then tiles, over that of the fastest
+    design found by searching both together."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint
 

@@ -7,11 +7,12 @@ of these together, each as likely as another, and better than the trend alone at
 likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
 whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of all
 places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of places as
-likely as another; as many are shown as gain `worth` each. Shi, Gallagher, Lund and Killick 2022, "A comparison of
-single and multiple changepoint techniques for time series data", compare tests where neighbours resemble each other.
+likely as another; their number is the one of highest log likelihood, less a penalty for each step, which the function
+`worth` gives. Shi, Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for
+time series data", compare tests where neighbours resemble each other.
 
-The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which
-`worth` was chosen.
+The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which the
+penalty was chosen.
 """
 
 from collections.abc import Sequence
@@ -40,8 +41,8 @@ _ROUNDING = 1e-9
 class Changes:
     """Changes found in a series of values, or the reason why the series is not judged.
 
-    `places` are those of the first value after each change, rising. `is_trend`: the series rises or falls steadily.
-    `is_correlated`: neighbouring values resemble each other, which may be all that looks like a change.
+    `places` are the indices of the first value after each change, rising. `is_trend`: the series rises or falls
+    steadily. `is_correlated`: neighbouring values resemble each other, which may be all that looks like a change.
     `is_too_short`: fewer than SHORTEST values.
     """
 
@@ -52,7 +53,7 @@ class Changes:
 
 
 def worth(number: int, num_series: int = 1) -> float:
-    """Return the least gain in log likelihood for which each change of a series of `number` values is shown.
+    """Return the gain in log likelihood that each change must bring to be shown, in a series of `number` values.
 
     With more than four series on a page the gain rises by the logarithm of their number over four.
     """
@@ -89,8 +90,8 @@ def _find(values: Floats, num_series: int) -> Changes:
 
 
 def level_likelihoods(values: Floats, floor: float) -> list[float]:
-    """Return the log likelihoods of a series of values around one level, by each of CORRELATIONS, without the terms
-    that all explanations share."""
+    """Return the log likelihoods of a series of values around one level without a step, one for each autocorrelation
+    in CORRELATIONS. Terms that levels, steps and trends all have are left out."""
     found, number = [], len(values)
     for correlation in CORRELATIONS:
         innovation = 1.0 - correlation**2

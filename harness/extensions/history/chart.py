@@ -21,8 +21,8 @@ def series_figure(
     axis: tuple[str, Callable[[float], str]],
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Return a chart of a series of run sets: the dots of each version of the code, by its name, over the number of
-    the set; `days` label the x axis.
+    """Return a chart of a series of run sets: a dot per set in the order of time. `codes` has the dots of each
+    version of the code, by the version's name; `days` are labels of the x axis with their places.
 
     `parts` between changes are (first place, place behind the last, mean, low and high end of the spread). `axis`
     is the name of the quantity and the words of its ticks.

@@ -97,11 +97,12 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
 
 def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
-    """Name regressions and series (results over time) that cannot be judged on standard error, and return the exit
-    code.
+    """Name on standard error the regressions, and the series (results over time) that cannot be judged; return the
+    exit code.
 
-    A series without a run set since the begin of the last `last` sets of the others has ended, and is passed over.
-    Raises HarnessError (exit 7) where no regression is shown but a series cannot be judged.
+    A series that cannot be judged is passed over as ended if its newest run set is older than the last `last` sets of
+    every series that can. Raises HarnessError (exit 7) where no regression is shown and some series that has not
+    ended, or every series, cannot be judged.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 

@@ -81,8 +81,8 @@ def render_history(
 
 
 def _head(every: Sequence[SetSeries], command: str) -> tuple[Fact, ...]:
-    """Return the page's head: the machines, days and code versions of all run sets, and the command that made the
-    page."""
+    """Return the lines at the head of the history's page: the machines, days and code versions of all run sets, and
+    the command that made the page."""
     points = [point for series in every for point in series.points]
     sets = [replace(provenance_of_result(point.result), command="", moments_ms=(point.time_ms,)) for point in points]
     codes = len({point.code for point in points})

@@ -54,25 +54,26 @@ class _OnNoSeriesError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeriesPoint:
-    """Point of a series, one run set: its mean over runs or processes, geometric where ratios are compared, with the
-    mean's interval."""
+    """Point of a series, one run set: the mean of its quantity over runs or processes (the geometric mean where
+    ratios are compared), with the mean's confidence interval."""
 
     result: Result
     time_ms: float
     value: float
     interval: Interval | None
     code: str
-    """First 12 characters of the digest of the code that measured; of runs, the code that began the run set."""
+    """First 12 characters of the digest of the code that measured, separated by commas where several codes did; of
+    the code with which the run set began where results name none; 'unknown' without any."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Change between two run sets of a series, with a 95 % interval (Welch) of its size that takes its place as
-    known.
+    """Change between two run sets of a series. The 95 % interval (Welch) of the change's size takes its place in the
+    series as exactly known.
 
     `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
-    the mean before. `at` is the place of the first set after the change.
+    the mean before. `at` is the index of the first set after the change.
     """
 
     at: int
@@ -104,8 +105,8 @@ class SetSeries:
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """Parts of the series between changes, each as the place of its first set and the place behind its last
-        set."""
+        """Parts of the series between changes: for each, the index of its first run set, and the index after that of
+        its last."""
         return tuple(pairwise((0, *(change.at for change in self.changes), len(self.points))))
 
     @property
@@ -131,8 +132,8 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
     """Return the series of all run sets at or below `folder`, with their changes; the series with the newest set
     comes first.
 
-    No set is judged by the rules. Also returned is the number of sets that are on no series, by reason, the most
-    frequent first. Raises InputError where `folder` cannot be read.
+    The rules do not judge the run sets here. Also returned is the number of sets that are on no series, by reason,
+    the most frequent first. Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)

@@ -64,15 +64,15 @@ def _others(series: SetSeries, change: ChangePoint) -> tuple[Change, ...]:
 
 
 def alternate_command(series: SetSeries, change: ChangePoint) -> str:
-    """Return the command that measures the commits before and after a change alternately, the older in its own
-    environment."""
+    """Return the command that measures the commits before and after a change alternately; the Python of the older
+    commit's environment is a placeholder, OLDER/bin/python, for the user to fill in."""
     folder = shlex.quote(printable(series.points[change.at - 1].result.place))
     return f"dlrmbench versus {folder} --python OLDER/bin/python"
 
 
 def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
-    """Return blocks that list each change with the other settings that differ, the newest first; then series that
-    cannot be judged."""
+    """Return report blocks (sentences, tables) that list each change, the newest first, with the settings that differ
+    besides the code; then the series that cannot be judged."""
     blocks: list[Block] = []
     found = [(series, change) for series in every for change in series.changes]
     for series, change in sorted(found, key=lambda each: -each[0].points[each[1].at].time_ms):
@@ -118,8 +118,8 @@ def headline(every: Sequence[SetSeries]) -> str:
 
 
 def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
-    """Return the command to run next where no change is shown, as a row of the page's head; `command` made the page.
-    None where there is none."""
+    """Return the command to run next where no change is shown, as a line of the page's head; `command` made the page.
+    None where a change is shown, or no command is to be suggested."""
     if any(series.changes for series in every):
         return None
     newest = next((series for series in every if series.found.is_too_short), None)

@@ -1,2 +1,2 @@
-"""Commands `trace` (records embedding lookups) and `tiers` (simulates memories slower than DRAM that hold their
-rows)."""
+"""Record embedding lookups (command `trace`), and simulate memories slower than DRAM that hold embedding rows
+(command `tiers`)."""

@@ -11,7 +11,8 @@ from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import num_bytes, percent, plural
 
 _LOAD = 0.7
-"""Load (busy share of the time) of the busiest device or link at the query rate that the next command is given."""
+"""Load (busy share of the time) of the busiest device or link at the query rate that the suggested next command asks
+for."""
 _CACHES = "1%,5%,20%"
 _NO_PRICES = "memories' files have no prices"
 _ROW_BYTES = 128
@@ -50,7 +51,8 @@ def advise_tiers(
 
 
 def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None) -> str:
-    """Return the `tiers` command to run next, or the options on hosts and power that may be added to this command."""
+    """Return a sentence with the `tiers` command to run next; where the study has a row cache and a possible rate
+    already, a sentence that suggests to add --fleet and --watts."""
     question, changed = setup.question, list[str]()
     if not setup.cache.words:
         changed = ["--cache", _CACHES]

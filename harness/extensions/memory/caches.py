@@ -24,7 +24,8 @@ _MOST_UNITS = 1 << 12
 """Most steps into which `fit_sizes` divides a memory budget in rows; table sizes are rounded to a step in larger
 budgets."""
 TENTHS = 5
-"""Most tenths of a trace's samples that warm caches up where no warm-up is given: at least half is counted then."""
+"""Most tenths of a trace's samples that only fill the caches, where the user gives no warm-up: misses are counted in
+at least half of the trace."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
 """Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
 

@@ -21,7 +21,8 @@ _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
 """Values of the standard exponential distribution, one per tabulated quantile of a read latency distribution."""
 _MOST_WAVES = 512
-"""Most earlier reads of a query on a channel that are examined for being answered later than its last read there."""
+"""Most reads of one query on one channel, counted back from the last, that are examined for being answered the
+latest."""
 
 
 class Answers(NamedTuple):
@@ -118,8 +119,9 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
     """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, at queue depth
     `depth`.
 
-    At a depth that the memory's file gives, this is the latency there less what that many reads in flight, of
-    `read_s` each, spend in queue and channels. Between two depths it is interpolated; beyond the deepest it stays.
+    At a depth that the memory's file gives, this is the latency given for that depth less the time in queue and
+    channel of a read, each of which occupies a channel for `read_s`, with that many reads in flight. Between two
+    depths it is interpolated; beyond the deepest it stays.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
@@ -137,12 +139,12 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
-    """Return the delay in seconds of a query's last answer after its last read leaves a channel [reads in the
-    channel, steps].
+    """Return the delay in seconds from the time at which a query's last read leaves a channel to its last answer from
+    that channel, by number of its reads there and by quantile [reads, steps].
 
     The read before the last left the channel `read_s` earlier, and so on, so that the delay is the largest of
     (latency beyond the channel - `read_s` x reads after it); its distribution function is the product of those of the
-    single reads. More reads than there are rows behave as the last row.
+    single reads. For more reads than the array has rows, its last row holds.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1

@@ -30,7 +30,8 @@ _SETTERS = {
 
 
 class FleetRow(NamedTuple):
-    """A fleet of serving hosts with all embedding rows in DRAM, or with one slower memory below one row cache."""
+    """A fleet of serving hosts, with all embedding rows in DRAM, or with some in one slower memory behind one row
+    cache."""
 
     label: str
     hosts: Hosts
@@ -40,10 +41,10 @@ class FleetRow(NamedTuple):
 
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
-    """Say how the best case compares with the published figure and what causes the difference, or that the figure is
-    not shown.
+    """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
+    or say why the published one is not shown.
 
-    Return one sentence, or two where a fleet of memories behind a switch was asked for.
+    Return one sentence, or two where a fleet was asked for and rows may be added up in a switch.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
@@ -74,8 +75,8 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Compare the latencies that the slowest and the fastest memory add to a query, with the row cache and the place
-    where rows are added up that the fastest has; empty where only one memory has a latency."""
+    """Compare the latency that the slowest memory adds to a query with that of the fastest memory, both with the row
+    cache, and the place where rows are added up, of the fastest; empty where only one memory has a latency."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""

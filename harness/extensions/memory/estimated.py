@@ -21,7 +21,7 @@ class EstimatedCurve:
     curves: tuple[MissRatioCurve, ...]
     """Miss-ratio curves: only the exact one, or one for each sample of the rows."""
     sampled: float
-    """Share of the rows looked up at all that one sample has; 1 where the curve is exact."""
+    """Share of all distinct rows looked up that one sample of the rows has; 1 where the curve is exact."""
     mean_units: float = 1.0
     """Mean size of a row that is looked up, in the trace's units of bytes; 1 where all rows are of one size."""
     grain: float = 0.0

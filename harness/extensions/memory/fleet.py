@@ -12,7 +12,8 @@ from reference_models.process.errors import ConfigError
 
 _MOST_HOSTS = 10**9
 PUBLISHED_POWER = "5 % to 29 %, other models"
-"""Power saved in the abstract of software-defined memory (Ardestani et al., 2021, arXiv 2110.11489)."""
+"""Shares of power saved, in words, as the abstract on software-defined memory states them (Ardestani et al., 2021,
+arXiv 2110.11489)."""
 
 
 class Watts(NamedTuple):

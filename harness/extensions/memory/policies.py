@@ -22,8 +22,8 @@ class CachePolicy(NamedTuple):
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
-    """Simulate a cache, given the keys of rows [lookups], each row's size in units by its key, the capacity in units,
-    and the first lookup that counts; return whether each lookup misses [lookups]."""
+    """Function that simulates a cache, given the keys of rows [lookups], each row's size in units by its key, the
+    capacity in units, and the first lookup that counts; it returns whether each lookup misses [lookups]."""
 
 
 def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:

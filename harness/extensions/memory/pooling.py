@@ -32,8 +32,8 @@ _ALIKE = 1e-6
 """Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
 or server."""
 MORE_NEAR_CEILING = 3
-"""Multiple of NUM_QUERIES that is simulated for several devices near their highest rate, where the slowest device
-decides."""
+"""Factor by which NUM_QUERIES is multiplied for several devices near their highest rate: there the slowest device of
+each query decides, which takes more queries to measure."""
 _NEARLY = 0.9
 """Load (busy share of the time) from which several devices count as near their highest rate; also the share of the
 busiest resource's load from which another resource's waits are corrected to the steady state, too."""
@@ -115,7 +115,8 @@ class Resource(NamedTuple):
     busy_s: float
     """Mean time for which a query occupies the device or link (the resource), in seconds."""
     amount: float
-    """Mean reads or bytes of a query at the resource, in `unit` without the '/s'."""
+    """Mean number of reads or bytes of a query at the device or link (the resource); `unit` without its '/s' says
+    which."""
     per_s: float
     """Capacity of the resource, in reads or bytes per second."""
     unit: str

@@ -1,4 +1,5 @@
-"""Describe a study of memories below DRAM (its inputs), and simulate one memory below one row cache."""
+"""Describe the inputs of a study of memories slower than DRAM, and simulate one such memory behind one row cache in
+DRAM."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
 _LEAST_TIMES = 10
-"""Load (time needed over time there is) from which a load is printed as a multiple, not in per cent."""
+"""Least load (time that queries need over the time there is) that is printed as a multiple, such as '12 times the
+time there is'; smaller loads are printed in per cent."""
 _MOST_ROW_BYTES = 1 << 30
 """Most bytes of an embedding row: the bytes of all queries of a simulation must add up within 64 bits."""
 
@@ -86,7 +88,8 @@ class TierQuestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """One memory below one cache of embedding rows, with the reads that miss the cache."""
+    """One slower memory that holds embedding rows, behind one row cache in DRAM, with the reads that miss the
+    cache."""
 
     question: TierQuestion
     name: str
@@ -106,7 +109,8 @@ class Setup:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of embedding rows that one of the counted `reads` brings."""
+        """Return the bytes of embedding rows that one read brings: those of a row, or, where rows of tables differ in
+        size, the mean in a smallest read (granule)."""
         return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
 
     @property
@@ -164,8 +168,8 @@ class Setup:
 
 
 class PoolResult(NamedTuple):
-    """Result of one memory, row cache and place where rows are added up: the simulated latency, or an impossible
-    rate."""
+    """Result for one memory, one row cache, and one place where rows are added up (host, device or switch): the
+    simulated latency, or that the query rate is impossible."""
 
     setup: Setup
     pool: Pool

@@ -52,7 +52,8 @@ def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Time
     state.
 
     `waits_s` are the simulated queries' waits at each resource in seconds [queries], `quantiles_s` those of the
-    steady state. The last resource's are met best. Strata without a simulated query are left out.
+    steady state. Waits at the last resource, for which weights are adjusted last, meet the steady state best. Strata
+    without a simulated query are left out.
     """
     strata, shares = list[Ids](), list[Times]()
     for waits, quantiles in zip(waits_s, quantiles_s, strict=True):

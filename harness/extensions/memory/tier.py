@@ -59,8 +59,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     link_bytes_per_s: TierQuantity
     """Bandwidth of one device's link, in bytes per second."""
     switch_latency_s: TierQuantity
-    """Latency that a switch between devices and host adds to an answer, in seconds; 0 without a range where there is
-    none."""
+    """Latency that a switch between devices and host adds to an answer, in seconds; 0, without a range, where there
+    is no switch."""
     host_reads_in_flight: TierQuantity
     """Reads that one query's thread on the host has in flight at once."""
     pool_reads_in_flight: TierQuantity
@@ -70,8 +70,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: TierQuantity | None = None
     """Reads that a memory device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
-    """Bandwidth of the link that all devices share to the host, in bytes per second; None: a device link's with a
-    switch; without a switch no link is shared."""
+    """Bandwidth of the link that all devices share to the host, in bytes per second. None stands for that of a
+    device's link where there is a switch; without a switch, devices share no link."""
 
     def granules(self, row_bytes: int) -> int:
         """Return the number of smallest reads (granules) that an embedding row of `row_bytes` bytes takes."""

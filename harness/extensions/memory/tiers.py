@@ -66,7 +66,8 @@ _RATES: Columns = (
 )
 
 _OF_MISSES = ("Miss ratio", "From empty")
-"""Columns of miss ratios: simulated, not computed, where a cache policy other than LRU is asked for."""
+"""Names of the columns of miss ratios, after a warm-up and from an empty cache; their values are simulated, not
+computed, where a cache policy other than LRU is asked for."""
 _LEAST_OF_P99 = 200
 """Fewest counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set it."""
 _ALONE = " when no query waits for another"
@@ -191,7 +192,8 @@ def _place(trace: AccessTrace, question: TierQuestion) -> RemoteLookups:
 
 
 def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
-    """Return for each embedding table whether its rows are below DRAM: only those of the asked side, or all."""
+    """Return for each embedding table whether its rows are in the slower memory: those of the side (user or item)
+    that was asked for, or, where none was, all."""
     if question.side is None:
         return [True] * len(trace.num_rows)
     return [table.side == question.side for table in trace.tables]
@@ -340,8 +342,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Return the first memory below a row cache, with the reads of the lookups from sample `first` on that miss the
-    cache."""
+    """Return the first of the question's memories below the row cache `cache`, with the reads of the lookups from
+    sample `first` on that miss the cache; the other memories get the same reads."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -506,8 +508,8 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the result with the largest speed-up over the host, else with the least added latency; None if the query
-    rate is impossible in all."""
+    """Return the result with the largest speed-up over rows added up by the host, where there are no speed-ups the
+    one with the least added latency; None if the query rate is impossible in every result."""
     gains = [each for each in said if each.gain is not None]
     if gains:
         return max(gains, key=lambda each: each.gain or 0.0)
@@ -522,8 +524,8 @@ def _order(said: Sequence[PoolResult]) -> list[str]:
 
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
-    """Say the highest query rate and its limit for each place where rows are added up, with the best result's memory
-    and cache; no sentence for one place only."""
+    """Say, for each place where rows are added up (host, device or switch), the highest possible query rate and what
+    limits it, with the best result's memory and row cache; no sentence where there is only one place."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]

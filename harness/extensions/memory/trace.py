@@ -171,7 +171,8 @@ def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
 
 
 def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
-    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than fit in free memory."""
+    """Raise HarnessError (exit 9) if drawing a trace of `num_lookups` lookups, or of `num_numbers` numbers in all
+    (lookups and bags), takes more than the free memory."""
     if max(num_lookups, num_numbers) * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
         raise HarnessError(
             f"--lookups {num_lookups}: drawing them takes more than the {available:,} bytes of memory that are free. "

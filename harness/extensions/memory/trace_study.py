@@ -27,8 +27,8 @@ from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, Stud
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Sizes of the LRU row caches in the study's table of miss ratios, as shares of the rows of all tables."""
 _SHARE_TOLD = 0.1
-"""Least size of the row cache that the study's title states (a larger one where this one's miss ratio is unknown),
-and size that the finding on policies states, as a share of the rows of all tables."""
+"""Size of a row cache, as a share of the rows of all tables: the study's title states the miss ratio at this size, or
+at the next larger size with a known ratio, and the finding on replacement policies compares them at it."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
 """Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,

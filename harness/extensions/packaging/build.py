@@ -126,8 +126,8 @@ def build_package(request: PackageRequest) -> Package:
 
 
 def _refuse_inside(request: PackageRequest) -> None:
-    """Refuse to write a package inside one of its sources: the next package would include it, and results are never
-    changed."""
+    """Refuse to write a package inside one of its sources (the folders of results that it is made from): the next
+    package would include it, and results are never changed."""
     for source in request.sources:
         if real_path(request.output).is_relative_to(real_path(source)):
             raise HarnessError(
@@ -155,7 +155,7 @@ def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
 
 def submission_folder(submitter: str) -> str:
     """Return the name of the submitting organisation's folder. Raises HarnessError if the organisation's name cannot
-    be one."""
+    be the name of a folder."""
     name = _GIT_UNFRIENDLY.sub("-", submitter.strip())
     if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
         raise HarnessError(
@@ -235,8 +235,8 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
 
 
 def package_blocks(made: Package) -> tuple[Block, ...]:
-    """Return blocks that show the contents of a package, set by set, and the files that were left out with the
-    reasons."""
+    """Return the report blocks (tables and sentences) that show the contents of a package, set by set, and the files
+    that were left out with the reasons."""
     sets = [(packaged.system, packaged.benchmark, len(packaged.runs)) for packaged in made.sets]
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [

@@ -32,7 +32,8 @@ MOST_EVEN = 1.1
 """Largest balance of a plan (cost of the slowest device over the mean of all) that no sentence mentions."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
-"""Name of the study's table row for the plan that runs today."""
+"""Name of the study's table row for the placement plan that is in use today, with which the plans found are
+compared."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
@@ -43,11 +44,11 @@ class PlacementCosts:
     both."""
 
     make_search: Callable[[], SetCost]
-    """Make the cost function (seconds of sets of tables) that one search of plans minimises; each search gets a new
-    one, which holds no measurements of another search."""
+    """Function that makes the cost function (seconds of sets of tables) which a search of plans minimises: a new one
+    for each search, without measurements of another search."""
     make_plain: Callable[[], SetCost]
-    """Make the cost function (seconds of sets of tables) that a baseline search minimises, a new one for each search;
-    never a trained cost net."""
+    """Function that makes the cost function (seconds of sets of tables) which a baseline search minimises: a new one
+    for each search, never a trained cost net."""
     judge: SetCost
     modelled: SetCost
     """Cost of a set of tables, modelled from the devices' bandwidths; AutoShard's policy is trained with it."""
@@ -55,8 +56,9 @@ class PlacementCosts:
     origin: Literal["measured", "modelled"] = "modelled"
     """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """Return the spread (interquartile range) of the rounds in which a set of tables was timed, as a fraction of
-    their median, the largest where its tables were timed singly; None where it is not known."""
+    """Function that returns the spread (interquartile range) of the rounds in which a set of tables was timed, as a
+    fraction of their median; the largest spread of its tables where these were timed singly; None where no spread is
+    known."""
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
@@ -292,8 +294,8 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
 
 
 def name_row(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row in the table of plans: without a cost net, NeuroShard's search is a beam
-    search over cuts of columns."""
+    """Return the name of a search's row in the table of plans: the search's own, but 'beam over columns' for
+    NeuroShard's search without a cost net, since it then is only a beam search over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
@@ -435,8 +437,8 @@ def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArr
 
 
 def as_clause(closing: str) -> str:
-    """Return the first clause of a study's closing sentence, as the end of its title; a full stop in parentheses does
-    not end the clause."""
+    """Return the first clause of a study's closing sentence, with its first letter in lower case, to end the study's
+    title. A full stop in parentheses does not end the clause."""
     ends = (
         found.start()
         for found in re.finditer(r"[.;] |\.$", closing)

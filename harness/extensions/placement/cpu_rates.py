@@ -1,4 +1,5 @@
-"""Measure rates of devices that are CPUs, where the user gives none: bandwidth and fixed times of one thread here."""
+"""Measure, for devices that are CPUs, the rates that the user does not give: bandwidth and fixed times of a step, on
+one thread of this machine."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -31,11 +32,12 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return the devices with the bandwidths in _COPIES that are not in `given` measured on this CPU, the names of
-    these fields, and the fixed times of a step.
+    """Return `devices` with the bandwidths of memory and of links within a host measured on this CPU, where `given`
+    lacks them; the names of the fields measured; and the fixed times of a step.
 
-    The bytes/s of a copy stand for the memory, and for links within a host, over which ranks copy. Fixed times follow
-    from lookups of one row each in nine tables and in one table. Rates of links between hosts stay assumed.
+    The bytes/s of a memory copy stand for both bandwidths, since ranks on one host exchange data by copies in memory.
+    Fixed times follow from timed lookups of one row each in nine tables and in one table. Rates of links between
+    hosts stay assumed.
     """
     import torch
 

@@ -1,4 +1,5 @@
-"""Lay a model's embedding tables over devices that need not be here, by TorchRec's planner, and describe its plan."""
+"""Lay a model's embedding tables over devices, which need not be on this machine, by TorchRec's planner, and describe
+its plan."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -80,8 +81,8 @@ def make_devices_plan(
 
 
 def plan_of_estimate(estimate: PlannerEstimate) -> PlacementPlan | None:
-    """Return TorchRec's plan as runs of columns on devices; None if the plan cuts tables by rows, copies tables, or
-    leaves tables outside of the devices."""
+    """Return TorchRec's plan as a placement plan, which gives devices whole tables or ranges of a table's columns;
+    None if TorchRec's plan cuts tables by rows, copies tables, or leaves tables outside of the devices."""
 
     def shards_of(table: TablePlacement) -> list[TableShard]:
         widths = [columns for _, columns in table.shard_shapes]

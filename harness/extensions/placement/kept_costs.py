@@ -1,4 +1,5 @@
-"""Measure costs of embedding tables for a file on one machine, and read the file to add costs up on another."""
+"""Measure costs of embedding tables, to be kept in a file, and add up the costs in such a file, on the same machine
+or another."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,8 @@ class KeptCosts:
         """Return the measured sets of the costs file whose tables are all among `tables` and their halved parts.
 
         An entry without reuse is taken for the first table that it matches. Raises ConfigError for fewer than
-        MIN_SETS such sets, and for a set with a table without times of the two halves of its rounds.
+        MIN_SETS such sets, and for a set with a table whose entry lacks the times of the two halves of its measured
+        rounds.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):

@@ -93,8 +93,8 @@ def learn_costs(
     """Return a cost net for sets of the tables, trained on costs by `bandwidth` and then, if `known` is given, on
     measured sets.
 
-    A kept net is found by the repr of `kept_by` in place of `bandwidth`, and of `known_by` in place of the result of
-    `known`: both must be the same in each call that asks for the same net.
+    A net that an earlier call kept is found by the repr of `kept_by`, which stands for `bandwidth`, and of
+    `known_by`, which stands for the result of `known`; calls that ask for the same net must give equal ones.
     """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
@@ -124,7 +124,7 @@ def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, k
     """Return AutoShard's placement policy, trained with `cost` on generated tables: on small tasks, then on tasks as
     large as those in `tasks`, if these are larger.
 
-    A kept policy is found by the repr of `kept_by` in place of the cost.
+    A policy that an earlier call kept is found by the repr of `kept_by`, which stands for the cost.
     """
     from reference_models.distributed.search.autoshard import (
         NUM_LATER_UPDATES,

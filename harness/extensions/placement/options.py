@@ -61,8 +61,8 @@ _MEMBERS = ("num_devices", *(member for _, member, *_ in DEVICES))
 
 
 def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F], F]:
-    """Make the options that describe devices, which need not be here; `memory` and `reserve` are the options'
-    defaults."""
+    """Make the options that describe the devices on which tables are placed, which need not be on this machine;
+    `memory` and `reserve` are the defaults of a device's memory and of the share kept free."""
 
     def add(command: F) -> F:
         for option, member, kind, default, text in reversed(DEVICES):
@@ -119,9 +119,11 @@ BATCH_SIZE = click.option(
 
 
 def find_output() -> Path:
-    """Return the results folder, in which studies of placement are kept; no option of these commands sets it.
+    """Return the results folder, in which studies of placement are kept; no option of these commands sets it, only
+    the environment variable DLRMBENCH_OUTPUT.
 
-    Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
+    Raises HarnessError (exit 8) where it is a link and DLRMBENCH_OUTPUT is not set, OSError where no folder can be
+    made there.
     """
     from harness.run_sets.names import find_results_folder
     from harness.run_sets.output import refuse_output

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.extensions.placement.plans import Placement
 
 _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
-"""Options that the suggested `place` command takes over from this command line."""
+"""Options of `place-tasks` that the `place` command which it suggests takes over."""
 
 
 @verb(

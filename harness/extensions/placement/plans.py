@@ -117,13 +117,14 @@ UNBOUNDED = PlacementQuestion(
     given=(),
     learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
-"""Question about placement for which only the tables matter: one device with room for any."""
+"""Settings of a search of placement plans, for uses in which only the embedding tables matter: a single device with
+room for any tables, and no search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Plans found, by search and by task (set of tables), with their study, whose first finding after those on costs
-    is the answer."""
+    """Placement plans found, by search and by task (set of tables), with their study. The study's findings on how
+    costs were found come first; the next one names the search with the cheapest plans."""
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
@@ -148,8 +149,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return the question about placement (searches, cost, devices) with the names of a file's tables, and the task
-    of placing these on the devices. Raises DatasetError or ConfigError."""
+    """Return `question` (searches, cost, devices) with the names of the tables in the file `path`, and the task of
+    placing these tables on the question's devices. Raises DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -205,8 +206,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
 
 def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
-    """Return a clause that says how to train by TorchRec's plan if this costs less than `cost_s` and fits in no file;
-    '' otherwise."""
+    """Return a clause that says how to train by TorchRec's own plan, if that costs less than `cost_s` seconds but
+    cannot be written as a plan file; '' otherwise."""
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""
@@ -315,8 +316,8 @@ def _find_plans(
 def _add_today(
     today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Return the plans by search with devices named as in today's plan, after two more: today's plan, and that plan
-    improved by moves."""
+    """Return today's plan, today's plan improved by moves, and the plans of all searches, by search, in this order,
+    with their devices renamed to match today's plan where that is possible."""
     fault = find_fault(task, today)
     why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
     rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
@@ -347,7 +348,8 @@ def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> Foun
 
 
 def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundPlan:
-    """Return a found plan with devices named as in today's plan, and with how much of today's plan it moves."""
+    """Return a found plan with its devices renamed to match today's plan where that is possible, and with the tables
+    and bytes that it moves away from where today's plan has them."""
     if found.plan is None:
         return found
     plan = found.plan if found.search == TODAY else name_devices_as_today(task, found.plan, today)
@@ -506,8 +508,8 @@ def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object,
     """Return the keys by which kept cost nets and placement policies are found: for the modelled cost of memory, and
     for that with the exchange.
 
-    A key is the cost itself; if its rates were measured here, which differ in each call, the key is this machine and
-    the given rates.
+    A key is the cost itself, with its rates. Rates that were measured here differ from call to call; in a key, this
+    machine's name and processor stand for these.
     """
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)
@@ -575,8 +577,8 @@ def _say_copies(estimate: PlannerEstimate, task: Task) -> str:
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
-    """Ask TorchRec's planner for a plan of whole tables in place of its own, which has no known cost; return that
-    plan, or the reason why there is none."""
+    """Ask TorchRec's planner for a plan that cuts no table, since its own plan, `estimate`, has no known cost; return
+    the plan of whole tables, or the reason why there is none."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     if any(table.is_outside_devices for table in estimate.tables):
         own = "its planner's choice leaves tables outside of the devices' memory"

@@ -116,7 +116,7 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return the number of columns of the shard `spot` that the plan `before` has on `device`."""
+    """Return how many of the columns of the shard `spot` lie on `device` by the plan `before`."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 

@@ -167,7 +167,7 @@ def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> Study
 
 
 def _reference(quality: "ServedQuality") -> float:
-    """Return the AUC of the same weights in fp32, evaluated without LoadGen."""
+    """Return the AUC that the served model's weights have in fp32, evaluated without LoadGen."""
     assert quality.auc is not None and quality.auc_ratio is not None, "the metric is AUC"
     return quality.auc / quality.auc_ratio
 

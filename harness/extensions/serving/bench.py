@@ -45,8 +45,8 @@ SLOWER = 1.05
 """Factor by which simulated calls of the model are made slower, to see how far the highest rate within the latency
 limit falls."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Number of simulated repetitions of a run of LoadGen, and the share of them without a late query below which a real
-run without a late query contradicts the simulation."""
+"""Number of simulated repetitions of a VALID run of LoadGen, and the smallest share of them without a late query at
+which a real run without one agrees with the simulation."""
 MOST_ABOVE = 10
 """Highest rate of queries that a search tries with LoadGen, as a multiple of the simulated rate in steady state: at
 higher rates the queue would take hours to empty."""
@@ -129,7 +129,8 @@ class _Plan:
     start: float
     """Rate of LoadGen's first run in queries per second: `bound`, or serve.target_qps where that is given."""
     num_queries: int
-    """Number of queries of each run of LoadGen; runs at twice the first rate or more have a multiple of it."""
+    """Number of queries of each run of LoadGen; runs at twice the first rate or more have a multiple of this
+    number."""
 
     @property
     def run_s(self) -> float:
@@ -138,8 +139,8 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SteadyState:
-    """Simulated results on the measured rate, later members of `ProcessMeasurements`; None without a latency
-    limit."""
+    """Results of simulating the measured rate, which `ProcessMeasurements` has as loadgen_share, long_run_end and
+    spread; all None without a latency limit."""
 
     share: float | None = None
     end: Contradiction | None = None
@@ -148,8 +149,8 @@ class _SteadyState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """Measures the serving of one process: the times of its calls, the simulated highest rate within the latency
-    limit, and LoadGen's runs."""
+    """Benchmark of the serving of one process: it measures the times of the model's calls, simulates the highest rate
+    within the latency limit, and lets LoadGen judge rates."""
 
     answer: Answer
     sizes: Sequence[int]
@@ -175,8 +176,8 @@ class Bench:
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds that all runs of LoadGen together should take: at least those of `USUAL_RUNS` runs of
-        the least length."""
+        """Return the seconds that all runs of LoadGen together should take: serve.duration_s, but at least what
+        `USUAL_RUNS` runs of serve.min_duration_s take."""
         return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
 
     def measure_overhead(self) -> float:
@@ -251,8 +252,8 @@ class Bench:
         timed: Sequence[TimedSize],
         service: ServiceTimes,
     ) -> tuple[list[LoadGenRun], Bracket]:
-        """Let LoadGen judge rates around the first planned one, equal on every rank; in a scenario without a latency
-        limit, only one rate."""
+        """Let LoadGen judge several rates, from the planned first one on, equal on every rank; in a scenario without
+        a latency limit, only one rate."""
         done: list[LoadGenRun] = []
         attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0
@@ -311,8 +312,8 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Return the plan of LoadGen's runs for runs of `num_queries`, where the best run had more queries than
-        planned."""
+        """Return the plan of LoadGen's runs for runs of `num_queries` queries, with the rate that LoadGen's rule will
+        call VALID simulated anew; unchanged if `num_queries` hardly exceeds the planned number."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
@@ -385,8 +386,8 @@ class Bench:
         return plan
 
     def _may_go_on(self, took_s: float, run_s: float, has_low: bool) -> bool:
-        """Return whether time is left for a run of `run_s` seconds after runs of `took_s` seconds: in total twice
-        `duration_s`, or four times while no rate is VALID."""
+        """Return whether one more run of LoadGen, of `run_s` seconds, may follow runs of `took_s` seconds: all
+        together may take twice `duration_s`, or four times while no rate is VALID."""
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
@@ -526,7 +527,8 @@ def find_contradiction(
     limit_s: float,
     late: Sequence[int],
 ) -> Contradiction | None:
-    """Return the reason why LoadGen's runs contradict a steady state of `steady_per_s` for each process, or None.
+    """Return the code of the reason why LoadGen's runs contradict a simulated steady state of `steady_per_s` queries
+    per second for each process; None where they do not.
 
     left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID one. invalid_below: a run was INVALID at a
     lower rate than the VALID one; or at a lower rate than the steady state's with a percentile beyond `limit_s`,

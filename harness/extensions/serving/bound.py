@@ -21,7 +21,7 @@ curve of latency against rate, and where only the highest rate within the limit 
 RESOLUTION = 0.002
 """Relative width of the bracket at which a bisection for the highest rate ends."""
 MIN_CALL, MAX_CALL = 16, 1024
-"""Range of numbers of items in which the most items of one call of the model are searched."""
+"""Smallest and largest number of items that are tried as the most items of one call of the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +128,8 @@ def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: S
 
 
 def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
-    """Return the highest rate between `low` and `high` for which `is_met` holds, to `RESOLUTION`; None where it does
-    not hold for `low`. It must not hold for `high`."""
+    """Find by bisection the highest rate between `low` and `high` for which `is_met` holds, to a relative width of
+    `RESOLUTION`; None where it does not hold for `low`. It must not hold for `high`."""
     if not is_met(low):
         return None
     while high / low > 1 + RESOLUTION:

@@ -58,8 +58,8 @@ class ServiceTrials(Measurement, frozen=True, kw_only=True):
 
 
 def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
-    """Return the setting with the fewest threads, then workers, then the simplest calls, whose rate no other exceeds
-    by the factor `TIE`."""
+    """Return the simplest of the settings whose rate is within a factor `TIE` of the highest: the one with the fewest
+    threads, then the fewest workers, then without splitting queries, then without merging them."""
     most = max(way.queries_per_s for way in tried)
     fast = [way for way in tried if way.queries_per_s * TIE >= most]
     return min(
@@ -97,7 +97,7 @@ def rates_of_calls(
 
 def find_ways(config: RunConfig) -> OwnWays | None:
     """Return the numbers of workers and threads of a service among which timing chooses; None where there is only one
-    choice."""
+    choice and the items of a call are not to be searched."""
     serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else powers(max(1, read_resources().num_cores // serve.colocate))
     ways = tuple(

@@ -1,5 +1,5 @@
-"""Register serving with the core of the harness: two verbs, a kind of measurement with its section and table, and
-jobs."""
+"""Register the serving extension with the core of the harness: two commands, a kind of measurement with its table
+[serve] of benchmark definitions and its table of results, and jobs of processes."""
 
 from rules.extensions import Extension, Places, Verb
 

@@ -114,8 +114,8 @@ HEADINGS = {
 FLAGS = {"runs": ("-n", "--processes")}
 """Flags of options that `serve` shares with `run` under another name, by parameter."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in error messages on a request to measure, by member of the request; the kind of measurement has
-no option, since the verb sets it."""
+"""Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
+"kinds" by no option, since the command itself sets the kind of measurement."""
 SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
 
 
@@ -149,8 +149,8 @@ def keep_served_study(
 ) -> None:
     """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
-    `kept` is a folder, or None; `following` is the text of a last finding, '' for none; `asked` has further members
-    of the process's job.
+    `kept` is a folder, or None for no files; `following` is a sentence to add as the study's last finding, '' for
+    none; `asked` are further members of the job that the process does.
     """
     from msgspec import structs
 

@@ -28,8 +28,8 @@ SHORTEST_S = 2.0
 """Least seconds of a run of LoadGen at the simulated highest VALID rate, so that LoadGen can measure a run of as many
 queries at a much higher rate, too."""
 _BLOCK = 2000
-"""Number of consecutive simulated queries in a block; the late queries of blocks vary by chance, whose effect is
-estimated from them."""
+"""Number of consecutive simulated queries in a block: the spread of the numbers of late queries between blocks tells
+how far chance moves the highest VALID rate."""
 _NUM_DRAWS, _MOST_DRAWN = 8, 400_000
 """Number of random draws of items and service times over which late queries are averaged, and the most queries of all
 draws: long runs need fewer draws."""
@@ -62,8 +62,8 @@ class QueueModel:
         return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
 
     def count_queries(self, bound: float, run_s: float, least: int) -> int:
-        """Return the number of queries of a run in which LoadGen's rule lowers the VALID rate below the steady-state
-        `bound` by `LOW`, and chance moves it by `CHANCE`.
+        """Return the number of queries that a run needs so that LoadGen's rule lowers the VALID rate below the
+        steady-state `bound` by no more than the fraction `LOW`, and chance moves it by no more than `CHANCE`.
 
         The number is at most the queries of `run_s` seconds; at least `least`, the queries of `SHORTEST_S`, and so
         many that a run at a quarter of the bound is VALID.

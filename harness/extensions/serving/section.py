@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Add the keys of [serve] that a user.conf and --mlperf set, in place, and parse [serve]. Raises ConfigError."""
+    """Add in place, to table [serve] in `tables`, the keys that a user.conf and --mlperf set, and check the table.
+    Raises ConfigError."""
     table = tables["serve"] = dict(tables.get("serve", {}))
     take_user_conf(table, sources, model)
     take_mlperf_form(table, sources, model)
@@ -27,7 +28,8 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """List the values of [serve] that are set, and the keys whose values are chosen by timing or searched."""
+    """Return the values of [serve] by key: all that are set, and, also where they are not, those that are chosen by
+    timing or searched."""
     return {
         key: value
         for key, value in asdict(serve).items()

@@ -1,4 +1,4 @@
-"""Define the verb `serve`: measure the queries per second within a latency limit, judged by MLPerf LoadGen."""
+"""Define the command `serve`: measure the queries per second within a latency limit, judged by MLPerf LoadGen."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Define the verb `simulate`: simulate the queue of a served model from service times that are measured now."""
+"""Define the command `simulate`: simulate the queue of a served model from service times that are measured now."""
 
 import shlex
 import sys

@@ -17,7 +17,8 @@ NUM_SIZES = 6
 MIN_CALLS = 5
 """Fewest timed calls of each size on each worker, however long the calls take."""
 _GOLDEN_RATIO = 0.618
-"""Step through a list, as a share of its length, that spreads the chosen elements evenly."""
+"""Step through a list, as a share of the list's length, by which elements chosen one after another are spread evenly
+over the list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,8 +88,8 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Replace the path in serve.user_conf, where it was given now rather than by the definition, by the digest of the
-    file, and set the keys of [serve] that its lines give; in place.
+    """Apply the user.conf that serve.user_conf names: set in place the keys of [serve] that its lines give, and
+    replace the path by the file's digest. A user.conf that the definition gave, not this call, is left as it is.
 
     Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
     """
@@ -117,8 +117,8 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Set every key of [serve] that MLPerf requires and that was not given, where serve.mlperf was given now rather
-    than by the definition; in place.
+    """Set in place every key of [serve] that MLPerf Inference requires and that this call did not give, if this call,
+    not the definition, gave serve.mlperf.
 
     The requirements are those of the given round, else of the last round that has the definition's `model`.
     """

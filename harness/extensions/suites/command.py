@@ -27,7 +27,7 @@ _HELP = {
 
 
 def has_ratios(kind: "Kind") -> bool:
-    """Return whether the two settings of a benchmark are compared by ratios in this kind of measurement, which have a
+    """Return whether this kind of measurement compares the two settings of a benchmark by a ratio: only ratios have a
     geometric mean."""
     return kind.record.MEASURE.scale == "ratio"  # type: ignore[attr-defined,no-any-return]
 

@@ -1,4 +1,5 @@
-"""Register the suites extension with the core: one command, one relation, and the details of its study."""
+"""Register the suites extension with the core of the harness: one command, one kind of experiment, and the details of
+its study."""
 
 from rules.extensions import Extension, Verb
 

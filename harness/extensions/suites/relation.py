@@ -31,12 +31,14 @@ from rules.records.study import STUDY_FILE, Parameter
 
 BENCHMARK_AXIS = "benchmark"
 SIDE_AXIS = "side"
-"""Keys by which a suite's configurations differ, besides the settings of base and new."""
+"""Keys by which a suite's configurations differ, besides the settings of base and new: the benchmark, and the side
+(base or new)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
-    """Relation of a suite's configurations: base and new of every benchmark, benchmark by benchmark."""
+    """Kind of experiment that a suite is, by how its configurations relate: base and new of every benchmark,
+    benchmark by benchmark."""
 
     def benchmarks(self, request: Request) -> Sequence[str]:
         suite: Suite = request.asked
@@ -115,7 +117,7 @@ SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suit
 
 
 def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
-    """Return one key of the suite's configurations as an axis with all its values."""
+    """Return an axis of a suite's experiment: `key` with all values that the configurations have of it."""
     texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
     return Axis(key=key, values=texts, texts=texts)
 
@@ -129,8 +131,8 @@ _SILENT = ("-q", "--quiet")
 
 
 def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
-    """Return a sentence with the command to run after a suite: twice the runs if a benchmark is undecided, training
-    to the targets after throughput; '' after a failure, and in other cases."""
+    """Return a sentence with the command to run after a suite: with twice the runs if a benchmark has no clear
+    verdict, else after throughput with training to the targets; '' after a failure, or if neither applies."""
     words = split_command(record.command)
     if facts.failed or words[1:2] != ["suite"]:
         return ""

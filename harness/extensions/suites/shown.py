@@ -55,8 +55,8 @@ class GeometricMean:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteFacts:
-    """Results of all benchmarks of a suite in its order, and the mean of those that did not fail; a mean of None if
-    all failed."""
+    """Results of all benchmarks of a suite, in the suite's order, and the mean of the ratios of those that did not
+    fail; a mean of None if all failed."""
 
     name: str
     kind: str
@@ -243,7 +243,8 @@ def _mean_words(facts: SuiteFacts) -> str:
 
 
 def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
-    """Return every verdict with its benchmarks, differences first; at most `most` names each, None for all."""
+    """Return every verdict with the benchmarks that have it, verdicts of a difference first; each names at most
+    `most` benchmarks, all if `most` is None."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:

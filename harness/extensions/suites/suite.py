@@ -30,7 +30,8 @@ _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Suite: benchmarks, by names or paths of definitions, and the settings of base and of new, the weakest first."""
+    """Suite: benchmarks, by names or paths of definitions, and the settings of base and of new; a later setting
+    overrides an earlier one of the same key."""
 
     name: str
     benchmarks: tuple[str, ...]

@@ -34,8 +34,8 @@ NUM_STEPS = 100
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
-"""Pattern of a record's entry that names a folder of datasets, results or systems, or a file that Python reads at its
-start."""
+"""Regular expression of an entry in a record's JSON that names a folder of datasets, results or systems, or a file
+that Python reads at its start."""
 
 
 def check_name(name: str) -> None:

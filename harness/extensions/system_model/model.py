@@ -37,7 +37,8 @@ THIS = "this"
 _COUNTED_BYTES = 1 << 28
 """Most bytes of activations of the batch on which a step's operators are counted."""
 _OFF = 1.005
-"""Least ratio of modelled and measured step time that is not shown as 1.00."""
+"""Least ratio of modelled and measured step time, the greater over the smaller, that is printed as a number; nearer
+times are 'less than 0.5 % off'."""
 _REMARKS = (
     "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
     "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
@@ -183,13 +184,13 @@ def system_study(
     known_s: Mapping[str, float] = MappingProxyType({}),
     is_ranked: bool = False,
 ) -> StudyRecord:
-    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system; `measure`
-    also times steps on `THIS`.
+    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system; with
+    `measure`, steps are also timed on the system that the command runs on, named THIS.
 
-    `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are
-    of an hour, by system. `known_s` are seconds of a step that were measured on some of them. Where `is_ranked`, the
-    systems are in the order of what training costs, else takes. A run that does not fit has neither time nor cost.
-    Raises ConfigError, DatasetError.
+    `environment` is the environment check of that system; a file of rates says how its own system was measured.
+    `prices` are per hour, by system; `known_s` are measured seconds of a step, by system, of some systems. Where
+    `is_ranked`, systems are ordered by the cost to train, where that is unknown by the time to train or of a step. A
+    run that does not fit into a system's memory has neither time nor cost. Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -262,8 +263,8 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort a table's rows, one per system, by cost or time, the least first; return also a sentence on the column and
-    the model's error.
+    """Sort a table's rows, one per system, in place, the least first: by cost to train, else by time to train, else
+    by time of a step, whichever all systems have. Return a sentence on the order and one on the model's error.
 
     Systems on which a run does not fit are last, without a rank.
     """
@@ -289,8 +290,8 @@ def _as_number(cell: Cell) -> float:
 
 
 def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
-    """Yield a sentence for each system on load that may have made its rates noisy, and on how far apart repetitions
-    lay."""
+    """Yield a sentence for each system whose rates may be noisy: on load while they were measured, and on how far
+    apart the repetitions of a rate lay."""
     for name, system in systems.items():
         spreads = [number.spread for number in system.numbers if number.spread is not None]
         words = [] if name == THIS else [*system.warnings]

@@ -19,9 +19,10 @@ _THREADS = "runtime.threads"
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
     """Return the measured seconds of a training step of this configuration (threads may differ) on reference systems,
-    by system name: from a run set of throughput, else from runs.
+    by system name: from a run set of throughput if there is one, else from runs to the target.
 
-    Raises ReferenceSystemError and InputError for what is no system, or has a set that is no reference.
+    Raises ReferenceSystemError and InputError for what is no system, or has a set that may not be used as a
+    reference.
     """
     values = {key: given["value"] for key, given in config.values().items() if key != _THREADS}
     found = dict[str, float]()

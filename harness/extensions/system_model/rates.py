@@ -1,7 +1,8 @@
 """Measure the rates of this system's CPU as training steps reach them, for `dlrmbench measure-system`.
 
-Copies and rows are the ceilings that `profile` measures. The products of `profile` are in the best layout that it
-finds, on operands that stay in a cache; those here are a linear layer's own, on operands that do not.
+Rates of copies and of row lookups are the ceilings that `profile` measures. The matrix products that `profile` times
+have the best layout that it finds, and operands that stay in a cache; those timed here have the layout of a linear
+layer, and operands that do not stay in a cache.
 """
 
 import os
@@ -95,8 +96,8 @@ def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
-    """Return the three matrix products (forward and two backward) of one linear layer; each call uses the next
-    layer."""
+    """Return a function that computes the three matrix products (forward and two backward) of one linear layer, at
+    each call of the next of several layers."""
     import torch
 
     num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))

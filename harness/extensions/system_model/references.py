@@ -19,7 +19,7 @@ def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
     """Return the rates of reference systems, given by name or by bundle (archive of results), by system name.
 
     Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for what is no system or has no rates,
-    and InputError for two of one name.
+    and InputError for a system that is given twice.
     """
     found = dict[str, ModelledSystem]()
     for given in references:

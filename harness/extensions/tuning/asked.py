@@ -11,7 +11,8 @@ from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.trials import kind_with
 
 _NUMBERS = {"throughput": 50, "quality": 65_536}
-"""Default number for those kinds of measurement that need one: steps of throughput, samples of quality."""
+"""Default number for the kinds of measurement that need one, by kind: training steps of throughput, samples of
+quality."""
 
 
 def read_constraint(text: str) -> ConstraintRecord:
@@ -31,7 +32,7 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
     """Return a request with the first kind of measurement that has the columns of the search; unchanged if the
-    request names a kind.
+    request names a kind already, or if that first kind is runs to the target.
 
     Raises HarnessError (exit 2) for columns that no kind has.
     """

@@ -53,7 +53,7 @@ from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
 
 _MOST_AGAIN = 2
-"""Most trials that are measured again: the best, and the second best if the best then misses a constraint."""
+"""Most trials that are measured again: the best, and, if the best then misses a constraint, the second best."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,8 +149,8 @@ def find_alone(folder: Path, best: int) -> Path | None:
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first folder in `found` with the configurations of the trials at the indices `places` and
-    MIN_RUNS new seeds; None if there is none."""
+    """Return the first of the folders `found` that measures exactly the configurations of the trials at the indices
+    `places`, with MIN_RUNS seeds or more, all of them new; None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]
@@ -163,7 +163,7 @@ def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | 
 
 def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
     """Compare a search's best trial with the default if both were measured again, and write the study and its page;
-    `problem` is the reason if they were not."""
+    `problem` is the reason why they were not measured again, '' if they were."""
     search, source = _FinishedSearch.read(folder), read_source(parts_of(folder)[0])
     code = ExitCode.INCONCLUSIVE if best_of(search.asked, search.trials) is None else ExitCode.DONE
     again = Again(problem=problem)
@@ -183,8 +183,8 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
-    """Return a page's content without the results of trials that missed a constraint when measured again, which the
-    page would compare with the result of the search's answer."""
+    """Return a page's content without the results below the folders `others`: trials that missed a constraint when
+    measured again. Otherwise the page would compare these with the trial that answers the search."""
     left_out = [found for found in others if found is not None]
     kept = [
         result

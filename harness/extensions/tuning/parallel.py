@@ -39,8 +39,8 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the setting of threads of each of `num` trials at a time, its share of the cores; empty if threads are
-    given or varied.
+    """Return the setting of threads for trials that are measured `num` at a time, a trial's share of the cores; empty
+    if the number of threads is given or varied.
 
     `values` are those of the default, by key.
     """

@@ -38,7 +38,8 @@ BATCH_SIZE = "train.global_batch_size"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(Relation):
-    """A search as an experiment: it begins with the default configuration, to which its stop rule adds trials."""
+    """Kind of experiment that a search is, by how its configurations arise: it begins with the default configuration,
+    to which its stop rule adds trials."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve a search's default configuration, which is the first trial, into an experiment.

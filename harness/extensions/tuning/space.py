@@ -61,8 +61,8 @@ def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[
 
 
 def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
-    """Return one point of a search's space: the settings that `texts` give, by key. Raises ConfigError, also for code
-    other than the model's own."""
+    """Return one point of a search's space: the settings that `texts` give, by key. Raises ConfigError, also for a
+    setting that names code other than the model's own."""
     axes = [read_search_axis(f"{key}={text}", spec.width_keys) for key, text in texts.items()]
     for axis in axes:
         refuse_code(axis, spec)

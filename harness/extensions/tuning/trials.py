@@ -44,8 +44,8 @@ class Trial:
     """Reason why the trial is infeasible, such as a missed constraint; None if it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
     beside: float | None = None
-    """Mean number of other workers that ran while the trial was measured; None if trials are measured one at a
-    time."""
+    """Mean number of other worker processes, those of trials beside it, that ran while the trial was measured; None
+    if trials are measured one at a time."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
@@ -78,8 +78,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
 
 def searched_kinds() -> tuple[str, ...]:
-    """List the kinds of measurement that a search's trial may make: the core's, and those of extensions that need no
-    number."""
+    """List the kinds of measurement that a search's trial may make: those of the core, and those of extensions whose
+    option takes no number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
         *CORE_KINDS,

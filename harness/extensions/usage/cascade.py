@@ -63,7 +63,7 @@ class Cascade:
     kept: int
     """Number of items that the filter hands on to the ranker in the measured usage."""
     shown: int
-    """Length of the list that the ranker returns."""
+    """Number of items of the list that the ranker returns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

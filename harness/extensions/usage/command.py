@@ -1,4 +1,4 @@
-"""Define the verb `usage`: serve several models with rates and deadlines, and score how they meet them."""
+"""Define the command `usage`: serve several models with rates and deadlines, and score how they meet them."""
 
 import shlex
 from collections.abc import Iterable

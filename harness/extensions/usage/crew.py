@@ -24,14 +24,14 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Number of graph nodes drawn whose candidates a retrieval finds, and number of those tried with several numbers of
-subgraphs."""
+"""Number of graph nodes drawn at random near which a retrieval finds candidates, and number of these at which it is
+tried with several numbers of subgraphs."""
 MOST_FREED = 80
 """Most tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST, 3.11 to
 3.13)."""
 REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
-"""Seconds for which one model is called repeatedly, seconds for each model for which requests of all models are timed
-together, and fewest calls of a model."""
+"""Seconds for which one model is called repeatedly; seconds, times the number of models, for which requests of all
+models are timed together; and fewest calls of a model."""
 Answer = Callable[[int], object]
 """Function that lets a model answer the request of a given number."""
 Models = dict[str, tuple[Any, Answer]]

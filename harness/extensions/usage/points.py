@@ -38,8 +38,8 @@ def study_usage(
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
     again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
-    """Check a usage (the models of one application) at every value of the varied key, (text, tables), before anything
-    is made; then measure it at all of them.
+    """Check a usage (the models of one application) at every value of the varied key, before anything is made, then
+    measure it at all of these values; `points` has each value as text with the usage's tables.
 
     Return the study, and the reason why no rate meets all deadlines, empty where one does. The usage is measured at
     every value `num_processes` times, each time by workers that are started anew and with other arrivals. The study

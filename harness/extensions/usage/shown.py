@@ -16,7 +16,8 @@ from rules.records.study import TIMELINE, StudyRecord, StudyTable
 
 _LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
 _NARROW_SHARE = 0.25
-"""Share of the timeline that is drawn on a narrow page, where the bars of all requests could not be told apart."""
+"""Share of the timeline, from its begin, that is drawn on a narrow page, where the bars of all requests could not be
+told apart."""
 _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
 """Most lines of one chart: each has a colour of its own."""
@@ -38,8 +39,8 @@ class RequestBar(NamedTuple):
 
 
 def lanes_figure(works: Sequence[RequestBar], **caption: Unpack[Caption]) -> Figure:
-    """Draw the timeline of requests, with a lane per model in the order of the first requests; narrow pages have a
-    quarter of the time."""
+    """Draw the timeline of requests, with a lane per model in the order of the first requests; a narrow page shows
+    only the first quarter of the time."""
     lanes = {
         lane: 8 + index * (_LANE + _GAP) for index, lane in enumerate(dict.fromkeys(work.lane for work in works))
     }

@@ -123,8 +123,8 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the retrievals of a usage with published figures in one sentence, else say why its stand-ins' score is
-    compared with none; yield nothing without both."""
+    """Compare the retrievals of a usage with published figures in one sentence; without retrievals, say why the score
+    of its stand-ins is compared with none; yield nothing where it has neither."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -188,8 +188,8 @@ def _least_hope(points: Sequence[ProcessResults]) -> ModelRequest | None:
 
 
 def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) -> str:
-    """Say which command to run next: `again` with a value of the varied key, with rates that meet all deadlines, with
-    a longer deadline, or with one more worker."""
+    """Say which command to run next: `again`, the study's command without a varied key, with one value of that key,
+    with rates that meet all deadlines, with a longer deadline, or with one more worker."""
     if axis is not None:
         roomy = max(points, key=lambda point: _least(point).highest_factor)
         return f"Next, the value with most room alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
@@ -219,8 +219,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of the process whose highest request rates are lowest: they meet all deadlines in every
-    process."""
+    """Return the measurements of the process with the lowest of the highest request rates that meet all deadlines: at
+    these rates, every process meets them."""
     return min(point, key=lambda each: each.highest_factor)
 
 
@@ -293,7 +293,7 @@ def _part_columns(origin: Origin) -> Columns:
 
 def _list_parts(point: ProcessResults, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
     """Return the table row with the parts of a model's score, means over all processes; for a schedule in real time
-    also the counts and latencies of all requests in simulated time."""
+    also dropped and late requests and p99 latency in simulated time."""
     score, beside = _join(point, name, counting), tuple[Cell, ...]()
     if origin == "measured":
         simulated = join_scores([each.score(name, each.simulated, counting) for each in point])

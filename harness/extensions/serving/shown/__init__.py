@@ -12,8 +12,8 @@ from reports.results.result import Result
 
 
 def follow(result: Result) -> tuple[Sequence[str], str] | None:
-    """Return options that repeat a measurement with queries merged into calls, and words on it; None where its
-    serve.batch is set already, and without the run set's record."""
+    """Return the options with which a measurement of serving is repeated with queries merged into calls, and what
+    that shows, in words; None where the measurement sets serve.batch, or its run set's record is missing."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
     return ("--set", "serve.batch=auto"), "measures it with queries merged into calls beside it"

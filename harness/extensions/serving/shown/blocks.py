@@ -24,8 +24,8 @@ _KINDS = (
 
 
 def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
-    """Return the blocks of a page on measurements of serving; other kinds of measurement have none. `id_` begins the
-    ids of the blocks."""
+    """Return the report blocks (sentences, tables, charts) on the measurements of serving among `measured`; an empty
+    list where there are none. The blocks' ids begin with `id_`."""
     found = served_among(measured)
     if not found:
         return []
@@ -119,8 +119,8 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
-    """Return the table of rate and quality by precision; rates are relative to the first measurement in fp32
-    throughout, if any."""
+    """Return the table of rate and quality by precision. Rates are also given relative to the first measurement in
+    fp32 throughout, if there is one."""
     plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
 
     def speed(each: ServedResult) -> Cell:
@@ -163,8 +163,8 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
-    """Return the chart of latency against rate, or the table of LoadGen's runs where there is no latency limit, and
-    the simulation's table."""
+    """Return the report blocks on the load of one served configuration: the chart of latency against rate (without a
+    latency limit the table of LoadGen's runs), and the simulation's table, if it was kept."""
     measured = served.result
     id_ = _identifier(f"{begin}-load-{measured.label}")
     blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]
