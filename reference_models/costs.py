@@ -103,7 +103,8 @@ class Matmul:
     n: int
     num: int = 1
     is_of_one_tensor: bool = False
-    """Whether both operands of the product are the same tensor; its bytes are then counted elsewhere in the phase."""
+    """Whether both operands of the product are the same tensor; its bytes are then not counted here but in the
+    phase's costs in `Step.beside`."""
 
     @property
     def flop(self) -> int:
@@ -178,7 +179,8 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrix products of two activations, without weights: `num` independent [m, k] x [k, n], and both gradients."""
+    """Matrix products of two activations, without weights: `num` independent products [m, k] x [k, n], and the
+    products that give the gradients of both activations."""
 
     phases: tuple[str, str]
     """Names of the phases in which the product's forward and backward pass are timed."""
@@ -317,8 +319,8 @@ def count_model(
 ) -> ComputedCosts:
     """Return a model's sizes, and its costs per sample from a training `step` on `num_samples` samples.
 
-    `num_embeddings` are the tables' rows where only a prepared dataset knows them. Raises ConfigError if they are
-    unknown.
+    `num_embeddings` are the tables' numbers of rows; None where `data` states them. Raises ConfigError if neither is
+    known.
     """
     flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
     num_rows = num_lookups = dim = 0

@@ -74,8 +74,8 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Base class that counts operators of torch. The method is not in OperatorCounter itself, since torch wraps a
-    method that a dispatch mode defines, and then imports its compiler and triton at the first operator."""
+    """Base class that counts operators of torch. Its method is not in the subclass OperatorCounter, since torch wraps
+    such a method of a dispatch mode, and then imports its compiler and triton at the first operator."""
 
     counts: Counter[str]
     _phase: str

@@ -247,7 +247,7 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
     """Build the model that answers queries (batches to score), with `weights` or those that the seed draws.
 
-    Raises ConfigError.
+    Raises ConfigError if the model cannot answer queries so, or the weights are of another model.
     """
     refuse_impossible_serving(model, spec.runtime)
     if (serve := find_model(model).serve) is not None:

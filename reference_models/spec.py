@@ -31,7 +31,8 @@ Loader = Callable[[WorkloadSpec, World], Workload]
 
 
 def load_class(place: str, **parts: str) -> Loader:
-    """Return the loader of a workload's class 'module:Class'; `parts` are classes that it is given, written likewise.
+    """Return the loader of a workload's class, named as 'module:Class'; `parts` are further classes, named in the
+    same way, that are given to its constructor.
 
     The classes are imported when the loader is called.
     """
@@ -73,7 +74,7 @@ class Implementation:
     """Function (model, data, train) that returns the bytes of a training step on a GPU, without weights and optimizer
     state.
 
-    None: the step takes the bytes of the reference's.
+    None: the step takes as many bytes as the reference implementation's.
     """
     process_bytes: int = 0
     """Measured bytes of a process of the implementation, other than Python, torch, weights and batches."""
@@ -99,7 +100,7 @@ class Costs:
     own_memory: Callable[..., MemoryEstimate] | None = None
     """Function (model, data, train, *, eval_samples, num_embeddings) that estimates the model's peak training memory.
 
-    None: estimated as for a model of clicks.
+    None: it is estimated as that of a click model (`estimate_click_memory`).
     """
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
     """Function (model, data) that returns the fewest samples of a step over which costs per sample are averaged."""
@@ -187,8 +188,8 @@ class ModelSpec:
     baselines: Mapping[str, Loader] = field(default_factory=dict)
     """Loaders of simpler models, by name, that must miss a quality target calibrated with this model."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
-    """Function of the model's configuration that returns the names of the weights whose initialisation the official
-    MLPerf log lists."""
+    """Function of the model's configuration that returns the names of the weights whose initialisation MLPerf's rules
+    require in a run's log."""
     notes: Sequence[str] = ()
     """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official
     model."""
@@ -201,8 +202,8 @@ class ModelSpec:
     """Function (model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress) that returns a
     planner's placement of the model's tables on `devices`, with estimated memory and time; None: no planner."""
     table_cost: Callable[..., Any] | None = None
-    """Function (*, batch_size, devices) that returns a cost function of sets of tables, by the estimator of
-    `plan_devices`' planner; None: there is none."""
+    """Function (*, batch_size, devices) that returns a function from sets of tables to their cost in seconds per
+    step, by the estimator of the planner of `plan_devices`; None: the model has no such estimator."""
 
     def __post_init__(self) -> None:
         """Replace costs that the model does not declare by costs counted by running one batch."""

@@ -1,1 +1,2 @@
-"""Records of a definition's sections (data, training, runtime, checkpoints, id map), parsed without torch."""
+"""Records of a benchmark definition's sections (data, training, runtime, checkpoints, id map), parsed without
+torch."""

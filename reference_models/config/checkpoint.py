@@ -17,26 +17,28 @@ NEVER, ALL = "never", "all"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointConfig:
-    """Section [checkpoint]: checkpoints of a model with embedding tables during training, as in Check-N-Run. They
-    hold rows that changed, quantised, and are written while training goes on. No part of the training problem or of
-    its digest."""
+    """Section [checkpoint] of a benchmark definition: checkpoints of a model with embedding tables during training,
+    as in Check-N-Run. A thread writes them while training goes on; they hold all embedding rows, or only those that
+    changed, and may quantise them. The section is no part of the training problem or of its digest."""
 
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
-    """Samples from one checkpoint to the next, or a share of the epoch such as 5%; `never` makes no checkpoints."""
+    """Interval from one checkpoint to the next: a number of samples, or a share of the epoch such as 5%; `never`
+    makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
     """Embedding rows that a checkpoint holds. `full`: all rows. `one_shot`: rows changed since the first checkpoint,
-    which has all. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but with all
-    rows again as soon as that writes less."""
+    which has all. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but a
+    checkpoint has all rows again as soon as that is expected to write fewer bytes in all."""
     bits: Literal[32, 8, 4, 2] = 32
     """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"
-    """Rounding of quantised rows: `adaptive`, only with 4 or 2 bits, searches each row's range for the least squared
-    error."""
+    """Rounding of quantised rows: `plain` divides the range from a row's least to its largest value into equal steps;
+    `adaptive`, only with 4 or 2 bits, searches for the range with the least squared error."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
-    """Number of newest checkpoints that stay on disk, with those that restoring them needs; older ones are removed
-    once a newer one is complete. A `consecutive` checkpoint needs all before it."""
+    """Number of newest checkpoints that stay on disk, with the older checkpoints that restoring them needs, or `all`;
+    the others are removed once a newer checkpoint is complete. A `consecutive` checkpoint needs all before it."""
     restores: Count = 0
-    """Number of times, evenly over a measurement of quality, that training continues from a restored checkpoint."""
+    """Number of times, evenly spread over a measurement of quality (--quality), that training restores its newest
+    checkpoint and continues from there."""
 
     def interval(self, train_samples: int) -> int:
         """Return the number of samples from one checkpoint to the next, for a training split of `train_samples`
@@ -47,7 +49,8 @@ class CheckpointConfig:
 
 
 def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
-    """Return the [checkpoint] section of a definition as a record; None where it asks for no checkpoints.
+    """Return the [checkpoint] section of a definition as a record; None where no checkpoints are asked for: without
+    the section, or with every = "never".
 
     Raises ConfigError for an invalid value.
     """

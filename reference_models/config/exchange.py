@@ -1,4 +1,5 @@
-"""Names of the ways to shard embedding tables over ranks, and to send embeddings; cheap for help texts to import."""
+"""Names of the ways to shard embedding tables over ranks, and to send embeddings; help texts import this module
+cheaply."""
 
 SHARDING_TYPES = (
     "auto",

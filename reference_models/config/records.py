@@ -89,8 +89,8 @@ def _words(kind: inspect.Type, value: object) -> str:
 
 
 def _bounds(kind: Any, value: object) -> str:
-    """Return a number's bounds in words; MAX_COUNT, the limit of all counts, only where the given value exceeds
-    it."""
+    """Return a number's allowed bounds in words; the limit of all counts, MAX_COUNT, is named only where the given
+    value exceeds it."""
     low = "" if kind.ge is None else f" of at least {kind.ge}"
     low += "" if kind.gt is None else f" above {kind.gt}"
     is_said = kind.le is not None and (kind.le != MAX_COUNT or _size(value) > MAX_COUNT)

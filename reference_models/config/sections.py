@@ -29,12 +29,12 @@ class TrainSection:
     """Keys of [train] that all optimizers share, named as in MLPerf's log format (mllog)."""
 
     global_batch_size: PositiveCount
-    """Samples of a training step, over all ranks together."""
+    """Number of samples of a training step, over all ranks together."""
     eval_batch_size: PositiveCount | None = None
-    """Samples evaluated at a time; if left out, the larger of the batch size and 16384."""
+    """Number of samples evaluated at a time; if left out, the larger of global_batch_size and 16384."""
     opt_name: str
-    """Optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu` and
-    `d2nn`."""
+    """Optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or, of the models `hstu` and
+    `d2nn`, `Adam`."""
     opt_base_learning_rate: Amount
     """Base learning rate, before warm-up and decay."""
 
@@ -79,7 +79,8 @@ class SGDSection(TrainSection):
 
 @dataclass(frozen=True, kw_only=True)
 class AdamSection(TrainSection):
-    """Section [train] with Adam for the layers and row-wise Adagrad for the tables, as MLPerf's DLRMv4 names them."""
+    """Section [train] with Adam for the layers and row-wise Adagrad for the tables; its keys are named as in MLPerf's
+    DLRMv4."""
 
     opt_name: Literal["Adam"]
     opt_adam_beta_1: Annotated[float, Meta(ge=0, lt=1)] = 0.9
@@ -114,11 +115,11 @@ TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """Section [data] of a definition, the dataset. `num_embeddings` is None where the prepared dataset's manifest
-    decides (kind criteo).
+    """Section [data] of a definition, the dataset. `num_embeddings` is None where the table sizes are only in the
+    prepared dataset's manifest (kind criteo).
 
-    `parameters` depend on the kind: those of a click log's teacher, of the preprocessing of Criteo text, or the Zipf
-    exponent of synthetic ids.
+    `parameters` depend on the kind of data, such as those of the model (teacher) that labels a generated click log,
+    those of the preprocessing of Criteo's text files, or the Zipf exponent of synthetic ids.
     """
 
     kind: str
@@ -139,7 +140,8 @@ class DataConfig:
 
     @property
     def mapped(self) -> "DataConfig":
-        """Return the data section after the id map: tables have the map's rows, samples its rows per table.
+        """Return the data section as training sees it after the id map: `num_embeddings` has the tables' rows under
+        the map, `multi_hot` the number of rows that a sample then looks up in each table.
 
         Raises ConfigError if the map does not fit the tables.
         """
@@ -156,8 +158,8 @@ class DataConfig:
 
     @property
     def has_soft_labels(self) -> bool:
-        """Whether labels are numbers from 0 to 1 (probabilities) instead of 0 or 1: `soft_labels` of a user's
-        dataset."""
+        """Whether labels are numbers from 0 to 1 (probabilities) instead of 0 or 1; set by the parameter
+        `soft_labels` of a dataset of the user's own files."""
         return self.parameters.get("soft_labels") is True
 
     @property
@@ -186,8 +188,8 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Section [runtime]: settings that may differ between systems without changing the training problem. `threads`
-    None is left to the harness.
+    """Section [runtime]: settings that may differ between systems without changing the training problem. `threads` is
+    None where the harness chooses the number of CPU threads (`auto`, or no value, in the file).
 
     `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: their number, the
     placement of tables on them, and the form in which embeddings and dense gradients are sent.
@@ -196,27 +198,30 @@ class RuntimeConfig:
     device: str = "cpu"
     """Device that computes: `cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
-    """CPU threads, or `auto`: the fastest number by timing; with several ranks, the cores divided among them."""
+    """Number of CPU threads of a rank, or `auto`: the fastest number by timing; with several ranks, the CPU cores
+    divided among the ranks."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"
-    """Precision of matrix products; on CPUs `fp32`, `bf16` (emulated by CPUs without it), and only for serving
-    `int8`. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in
-    fp32."""
+    """Precision of matrix products: `fp32`, `bf16` (CPUs without bf16 products emulate them), on GPUs also `tf32`, on
+    CPUs `int8` for serving only. `auto` trains in bf16 where timing finds it faster and a calibration in bf16 met the
+    quality target, else in fp32."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
-    """Precision of embedding rows of a served model; training takes `fp32` alone."""
+    """Precision of the embedding rows of a model that answers queries (serving); training takes `fp32` alone."""
     graph: Literal["auto", "off"] = "auto"
-    """Whether `optimized` captures its step on a GPU as a CUDA graph; `off` launches each operator, for diagnosis."""
+    """Whether the implementation `optimized` captures its training step on a GPU as a CUDA graph; `off` launches each
+    operator, for diagnosis."""
     kernels: Literal["auto", "off"] = "auto"
-    """Whether `optimized` uses its own compiled kernels, by Triton on a GPU and in C on a CPU, where they can be
-    compiled; `off` uses torch's operators alone."""
+    """Whether the implementation `optimized` uses its own compiled kernels, by Triton on a GPU and in C on a CPU,
+    where they can be compiled; `off` uses torch's operators alone."""
     implementation: str = "reference"
     """Code that trains: `reference`, `optimized`, `torchrec`, or an entry point of an installed package."""
     ranks: PositiveCount = 1
-    """Processes of one run; more than one only with `torchrec`."""
+    """Number of processes of one run; more than one only with the implementation `torchrec`."""
     sharding: Annotated[str, Meta(extra_json_schema=_SHARDING)] = "auto"
     """Placement of tables on ranks; `auto` is TorchRec's planner, `plan:0,1+2` puts table 0 on rank 0 and halves of
     the columns of table 1 on ranks 1 and 2."""
     comm: str = "fp32"
-    """Precision in which embeddings are sent: `fp32`, `fp16`, `int8`, on GPUs `bf16`, `fp8`; or forward/backward."""
+    """Precision in which ranks send embeddings and their gradients: `fp32`, `fp16`, `int8`, on GPUs also `bf16`,
+    `fp8`; or two of them as forward/backward, such as fp16/bf16."""
     grad_comm: str = "dense"
     """Compression of dense gradients between ranks: `dense` (none), `fp16`, `powersgd:RANK` or `topk:DENSITY`."""
 
@@ -282,7 +287,8 @@ def parse_comm(text: str) -> tuple[str, str]:
 def parse_grad_comm(text: str) -> tuple[str, float]:
     """Return the scheme that compresses dense gradients between ranks, and its parameter.
 
-    The parameter is R of powersgd:R, the density D of topk:D, 0 of other schemes. Raises ConfigError.
+    The parameter is R of powersgd:R, the density D of topk:D, 0 of other schemes. Raises ConfigError for any other
+    text.
     """
     scheme, _, parameter = text.partition(":")
     try:

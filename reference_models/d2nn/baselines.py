@@ -1,4 +1,5 @@
-"""Simpler models that must miss the optical network's calibrated target: they lack trained shared masks, or light."""
+"""Simpler models that must miss the optical network's calibrated target: a linear classifier of pixels, without
+light, and an optical network whose shared masks are not trained."""
 
 from typing import Any
 
@@ -12,7 +13,8 @@ from reference_models.data.patterns.teacher import PatternShape
 
 
 class LinearClassifier(nn.Module):
-    """Linear classifier of the pixels for each task; it cannot tell apart classes whose mean image is grey."""
+    """Linear classifier of the pixels for each task. It cannot tell apart classes of the same mean image, and the
+    mean image of every class of generated patterns is grey."""
 
     def __init__(self, shape: PatternShape) -> None:
         super().__init__()
@@ -35,7 +37,8 @@ class LinearWorkload(ReferenceWorkload):
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
-    """Workload that trains only the masks of each task; shared masks keep their initial phases, nearly free space."""
+    """Workload that trains only the masks of each task; shared masks keep their small initial phases, which hardly
+    change the light."""
 
     name = "untrained_shared"
 

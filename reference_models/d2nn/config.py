@@ -26,18 +26,20 @@ class D2NNConfig:
     grid: Annotated[int, Meta(ge=4, le=1024)]
     """Number of a mask's cells along each side."""
     num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
-    """Masks that the light of all tasks passes; with 0 the tasks share no masks."""
+    """Number of masks that the light of all tasks passes; with 0 the tasks share no masks."""
     num_task_masks: PositiveCount
-    """Masks of each task, behind the shared masks."""
+    """Number of masks that each task has for itself, behind the shared masks."""
     wavelength_mm: Length
     """Wavelength of the light, in millimetres."""
     pitch_mm: Length
-    """Width of a cell, in millimetres; more than the wavelength over the square root of 2."""
+    """Width of a mask's cell, in millimetres; more than the wavelength over the square root of 2."""
     distance_mm: Length
-    """Distance, in millimetres, between neighbours in the order pattern, masks, detectors."""
+    """Distance, in millimetres, from each plane to the next: from the pattern to the first mask, from mask to mask,
+    and from the last mask to the detectors."""
     padding: Annotated[int, Meta(ge=1, le=16)] = 1
-    """Width of the Fourier transforms' window, in grids. With 2 or more light travels in free space, and light that
-    leaves the grid is lost. With 1 the grid wraps around: light that leaves at one edge enters at the other."""
+    """Width of the Fourier transforms' window, as a multiple of the grid's width. With 2 or more, light travels in
+    free space, and light that leaves the grid is lost. With 1 the grid wraps around: light that leaves at one edge
+    enters at the other."""
     mask_noise: Annotated[float, Meta(ge=0, le=10)] = 0.0
     """Standard deviation, in radians, of random phase errors of all cells of masks, drawn anew for each batch."""
 
@@ -58,7 +60,8 @@ def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
 def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
     """Return the shape of the dataset's patterns.
 
-    Raises ConfigError for a dataset without patterns, or with patterns that the network's grid cannot show.
+    Raises ConfigError for a dataset without patterns, and for a grid that is no multiple of a pattern's width, or is
+    too small for the detectors.
     """
     if data.kind != KIND and data.kind not in SYNTHETIC_KINDS:
         raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: an optical network classifies patterns.")
@@ -81,7 +84,7 @@ def columns(num_classes: int) -> int:
 
 
 def num_propagations(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return the number of propagations of light between planes, over all tasks, and of those behind trained
-    masks."""
+    """Return two numbers: the propagations of light from plane to plane, over all tasks, and those of them that begin
+    at a trained mask (all but the one that begins at the pattern)."""
     behind = model.num_shared_masks + num_tasks * model.num_task_masks
     return behind + 1, behind

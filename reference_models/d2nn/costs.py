@@ -29,14 +29,15 @@ _PADDED_FIELDS = 3
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return the Fourier transforms of the forward and of the backward pass of a sample, two for each propagation."""
+    """Return the number of Fourier transforms in the forward and in the backward pass of a sample, two for each
+    propagation."""
     forward, behind = num_propagations(model, num_tasks)
     return 2 * forward, 2 * behind
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step of the optical network; each Fourier transform reads and writes its padded field
-    once."""
+    """Return the layers and other work of a training step of the optical network, from which its costs follow; each
+    Fourier transform reads and writes its padded field once."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {

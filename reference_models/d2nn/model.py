@@ -18,16 +18,18 @@ from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITIAL_PHASE = 0.1
-"""Standard deviation of the initial phases of the masks' cells, in radians: nearly free space, from which training
-starts equally well with all seeds."""
+"""Standard deviation of the initial phases of the masks' cells, in radians: so small that the masks hardly change the
+light, from which training starts equally well with all seeds."""
 FREE_WINDOW = 8
-"""Width, in grids, of the window in which the response of free space to light from one cell is approximated."""
+"""Width, as a multiple of the grid's width, of the window in which the response of free space to light from one cell
+is approximated."""
 LEAST_LIGHT = 1e-20
 """Least amount of light on a detector, so that the logarithm of a dark detector is finite."""
 
 
 def transfer_function(grid: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
-    """Return the transfer function between two planes, exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
+    """Return the transfer function between two planes at a distance z, for light of wavelength lambda: exp(2 pi i z
+    sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
 
     Frequencies f are in torch.fft's order. Waves with f above 1/lambda decay with distance.
     """
@@ -68,8 +70,8 @@ def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
-    """Return the square detectors of the classes as masks, float [grid * grid, K]; each is half as wide as its place
-    in the grid."""
+    """Return the square detectors of the classes as masks, float [grid * grid, K]. The grid is divided into a place
+    for each class; a detector is half as wide as its place."""
     side = columns(num_classes)
     cell, rows = grid // side, -(-num_classes // side)
     row_height, width = grid // rows, cell // 2

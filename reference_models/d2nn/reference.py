@@ -41,7 +41,8 @@ class ReferenceWorkload(TrainingLoop):
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Return a batch of images; of synthetic clicks, dense features become pixels and ids become classes."""
+        """Return a batch of images; in a batch of synthetic clicks, dense features become the pixels, and ids the
+        classes."""
         batch = super().read_batch(split, name, start, stop)
         return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
 
@@ -70,7 +71,8 @@ class ReferenceWorkload(TrainingLoop):
         return total_loss
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split, for T tasks."""
+        """Return what the function `metric` returns for the classes [N, T] and logits [N, T, K] of the whole
+        evaluation split, for T tasks of K classes."""
         classes, logits = self._classes_and_logits()
         return metric(classes, logits)
 

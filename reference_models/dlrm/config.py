@@ -8,8 +8,8 @@ from reference_models.config.records import Counts, PositiveCount, read_section,
 
 
 class MLPWidths(Protocol):
-    """Layer widths of a model with tables, bottom MLP, interaction and top MLP; the interaction's own are left
-    out."""
+    """Layer widths of a model with tables, bottom MLP, interaction and top MLP, without the widths inside the
+    interaction."""
 
     @property
     def embedding_dim(self) -> int: ...

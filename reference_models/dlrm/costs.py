@@ -23,7 +23,8 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step of DLRM: its layers and lookups. `dot` counts all F x F products of the F vectors.
+    """Return the layers, lookups and other work of a training step of DLRM, from which its costs follow. With `dot`
+    all F x F products of the F vectors count.
 
     The bottom MLP's input needs no gradient.
     """
@@ -49,7 +50,8 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Return the floats per sample that the interaction reads and writes in its forward and in its backward pass.
+    """Return the number of floats per sample that the interaction reads and writes in its forward and in its backward
+    pass.
 
     Operands and results of its matrix products are not included.
     """
@@ -76,9 +78,9 @@ def served_bytes(
     precision: str,
     table_precision: str,
 ) -> ServedBytes:
-    """Return the bytes of a DLRM that answers queries, in the given precisions.
+    """Return the bytes of the weights of a DLRM that answers queries, in the given precisions.
 
-    `num_embeddings` are the tables' rows where only the prepared dataset knows them.
+    `num_embeddings` are the tables' numbers of rows; None where the definition states them.
     """
     dense = sum(
         linear_bytes(layer.n, layer.m, precision, has_bias=layer.has_bias)
@@ -92,10 +94,10 @@ def served_bytes(
 def forward_costs(
     model: DLRMConfig, data: DataConfig, *, batch_size: int, precision: str, table_precision: str
 ) -> dict[str, PhaseCosts]:
-    """Return the costs of answering a batch of queries, by phase of the forward pass, in the given precisions.
+    """Return the FLOP, bytes moved and row accesses of answering a batch of queries, by phase of the forward pass.
 
-    A product reads weights and inputs in its precision and writes float32, or bf16; a sum of rows reads rows as they
-    are stored, and ids.
+    A layer reads its weights and inputs in `precision`, and writes bf16 in bf16, else float32; a sum of embedding
+    rows reads the rows in `table_precision`, and the ids.
     """
     d, vectors = model.embedding_dim, (1 + data.num_sparse) * model.embedding_dim
     lookups = batch_size * data.num_lookups
@@ -137,7 +139,8 @@ def graph_step_bytes(
 
     The peak is in the interaction's backward pass (saved tensors, gradients of input and output), or with many
     lookups in the update of the tables. In bf16 these tensors have two bytes a number. Without Triton's kernels the
-    update makes a gradient for each lookup. The estimate is within a tenth of the count by fake tensors.
+    update makes a gradient for each lookup. The estimate is within a tenth of the bytes counted by running the step
+    on torch's fake tensors, which have shapes and no memory.
     """
     lookups, features = data.num_lookups, (1 + data.num_sparse) * model.embedding_dim
     item = HALF_BYTES if precision == "bf16" else FLOAT_BYTES
@@ -172,7 +175,8 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
 
 
 def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Return the floats per sample that DLRM saves for the backward pass, and those of its widest single tensor."""
+    """Return the number of floats per sample that DLRM saves for the backward pass, and the number in its widest
+    tensor."""
     bottom, top = _mlps(model, data)
     features = (1 + data.num_sparse) * model.embedding_dim
     products = (1 + data.num_sparse) ** 2 if model.interaction == "dot" else 0

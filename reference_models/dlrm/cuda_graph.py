@@ -1,8 +1,8 @@
 """Optimized implementation of DLRM on a CUDA device: a step that is captured once as a graph and replayed.
 
-Replaying costs the host no time for kernel launches. Not run on a GPU: tests replay a recording of the operators on a
-CPU. The step is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from the bags' sums to the
-logit. The batch and the learning rates, which change from step to step, are in fixed buffers.
+Replaying costs the host no time for kernel launches. This module has not been run on a GPU: tests replay a recording
+of the operators on a CPU. The step is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from
+the bags' sums to the logit. The batch and the learning rates, which change from step to step, are in fixed buffers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ class _Slot:
     is_full: torch.cuda.Event
     is_free: torch.cuda.Event
     stamps: tuple[Stamp, ...] = ()
-    """CUDA events at the beginning of each phase and at the end, in a graph that times the step's phases."""
+    """CUDA events at the beginning of each phase and at the end of the step; empty in a graph that does not time
+    phases."""
 
 
 class CUDAGraphStep:
@@ -88,7 +89,8 @@ class CUDAGraphStep:
         return graph, loss
 
     def prepare_phases(self) -> None:
-        """Capture the training step's graphs again, once, over the same buffers, with events where phases begin."""
+        """Capture the training step's graphs a second time, over the same buffers, with CUDA events that time the
+        step's phases; do nothing if that was done before."""
         for slot in () if self._phased else self._slots:
             stamps: list[Stamp] = []
 
@@ -135,7 +137,8 @@ class CUDAGraphStep:
         return taken
 
     def _take(self, slot: _Slot) -> None:
-        """Add up the phases' seconds of the last step on a slot's buffers, before its events are recorded again."""
+        """Add up the seconds in each phase of the last step that used the buffers `slot`, before its events are
+        recorded again."""
         if not any(slot is other for other in self._untaken):
             return
         self._untaken = [other for other in self._untaken if other is not slot]
@@ -201,10 +204,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return the log values of the optimized implementation, and whether Triton kernels and a CUDA graph are
-        used.
+        """Return the run's settings for the log, by key, among them whether Triton kernels and a CUDA graph are used.
 
-        If Triton's kernels are not used, the value says why.
+        If Triton's kernels are not used, the value of `kernels` says why.
         """
         problem = self._kernel_problem
         return {
@@ -263,9 +265,10 @@ class CUDAGraphWorkload(OptimizedWorkload):
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
-        """Copy a dataset split that is read more than once to the GPU, at its first use, if it fits; None for others.
+        """Return the copy of a dataset split on the GPU, made at its first use; None if it does not fit, or is read
+        only once.
 
-        Such splits are the evaluation split, and synthetic data, which is in no file.
+        Splits that are read more than once are the evaluation split, and synthetic data, which is in no file.
         """
         is_repeated = name == "eval" or not self.data.files
         if name not in self._held and is_repeated and fits(split, torch.cuda.mem_get_info(self.device)[0]):

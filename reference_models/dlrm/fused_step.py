@@ -48,11 +48,12 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Lay out the parameters of `optimizers` (tables', dense weights') for hand-written passes; modules see
-        views.
+        """Lay out the weights and states of `optimizers` (tables', dense weights') for the hand-written passes; the
+        modules of the model then hold views of them.
 
         `matmuls` says how products, and the work around them, are computed; by default in the weights' type and by
-        torch's operators. `row_type` is the integer type of rows, for a small copy computed as larger tables are.
+        torch's operators. `row_type` is the integer type of row numbers; by default it follows from the tables' size,
+        but a warm-up copy with small tables gets the type of the full tables.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
@@ -81,7 +82,8 @@ class FusedDLRM(DLRM):
         return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
-        """Compute matrix products as `matmuls` says from the next step on; operands keep the type that `fuse` set."""
+        """Compute matrix products as `matmuls` says from the next step on; weights and tensors keep the types that
+        `fuse` set."""
         self.matmuls = matmuls
         self._passes.clear()
 
@@ -105,7 +107,7 @@ class FusedDLRM(DLRM):
         """Train on one batch at the learning rates [2] of embeddings and dense weights; return its loss.
 
         Shapes do not depend on the ids and the host waits for no value, so that a CUDA graph can capture the step,
-        once `prepare` has seen the batch size. Steps are not counted.
+        once `prepare` has seen the batch size. The model's `num_steps` is left to the caller.
         """
         sparse_eps, dense_eps = (optimizer.param_groups[0].get("eps", 0.0) for optimizer in self.optimizers)
 

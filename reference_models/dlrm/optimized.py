@@ -18,7 +18,8 @@ from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 
 SWITCHED_OFF = "runtime.kernels is off"
-"""Log value of the reason why torch's operators are used instead of the compiled kernels: the user's setting."""
+"""Reason, as the log states it, why torch's operators are used instead of compiled kernels: the user switched these
+off."""
 
 
 class OptimizedWorkload(ReferenceWorkload):
@@ -65,10 +66,10 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return log values, among them whether compiled functions or torch's operators do the work around matrix
-        products.
+        """Return the run's settings for the log, by key, among them whether compiled functions or torch's operators
+        do the work around matrix products.
 
-        The value says why compiled functions are not used.
+        If compiled functions are not used, the value of `kernels` says why.
         """
         found = self._cpu_kernels
         missing = () if self._matmuls is None else self._matmuls.missing
@@ -92,8 +93,8 @@ class OptimizedWorkload(ReferenceWorkload):
             )
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time the step's matrix products, collected in `build`'s warm-up, in every form; return the choice of the
-        fastest.
+        """Time each matrix product of the step, as collected in `build`'s warm-up, by every available kernel; return
+        the fastest kernel of each, or that of `previous` where it is hardly slower.
 
         See `reference_models.fused.choice.ChoosesMatmul`.
         """
@@ -102,7 +103,7 @@ class OptimizedWorkload(ReferenceWorkload):
         return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute matrix products in the forms of `choice` (their kernels) from the next step on."""
+        """Compute each matrix product by the kernel that `choice` lists for it, from the next step on."""
         self._matmuls = self._make_matmuls(choice)
         self.model.use(self._matmuls)
 

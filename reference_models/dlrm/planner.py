@@ -67,11 +67,11 @@ class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCost:
-    """Cost of whole tables on one device, in seconds per step, by TorchRec's estimator; additive, exchange
-    included."""
+    """Function that returns the cost of sets of whole tables, each set on one device, in seconds per step by
+    TorchRec's estimator; a set's cost is the sum of its tables' costs, which include the exchange of embeddings."""
 
     batch_size: int
-    """Samples of a training step over all devices together."""
+    """Number of samples of a training step over all devices together."""
     devices: Devices
     known: dict[EmbeddingTable, float] = field(default_factory=dict, repr=False, compare=False)
 
@@ -198,7 +198,8 @@ def _place(option: ShardingOption, num_embeddings: Sequence[int]) -> TablePlacem
 
 
 def _list_loads(options: Sequence[ShardingOption], devices: Devices) -> tuple[DeviceLoad, ...]:
-    """Return each device's load: the sums over its shards. A data-parallel table has a shard on every device."""
+    """Return each device's load: memory and time, summed over its shards. A data-parallel table has a shard on every
+    device."""
     memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
     time_s = [0.0] * devices.num_devices
     is_cuda = devices.device_type == "cuda"

@@ -119,7 +119,8 @@ class ServedDLRM:
         return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the labels and logits of the whole evaluation split, answered in batches."""
+        """Return what the function `metric` returns for the labels and logits of the whole evaluation split, answered
+        in batches."""
         batches = list(self._answered())
         labels = np.concatenate([labels for labels, _ in batches])
         return metric(labels, np.concatenate([logits for _, logits in batches]))
@@ -140,7 +141,8 @@ class ServedDLRM:
 def build_model(
     config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
 ) -> tuple[DLRM, torch.Tensor]:
-    """Return the reference DLRM, with `weights` or those of the seed, and all its tables as float32 [sum(rows), d].
+    """Return the reference DLRM, with `weights` or those that `seed` draws, and all its tables as float32 [sum(rows),
+    d].
 
     Raises ConfigError for weights of other names or shapes. Torch's generators are restored afterwards.
     """
@@ -170,9 +172,11 @@ def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
 
 
 def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return DLRM's interaction with matrix products of cross layers in `precision`, all else as in the reference.
+    """Return DLRM's interaction, with matrix products of cross layers in `precision`, and all else as in the
+    reference.
 
-    The dot products of pairs are in bf16 under bf16, and in float32 under int8.
+    The dot products of pairs of vectors have the vectors' type: bf16 where `precision` is bf16, float32 where it is
+    int8.
     """
     interaction = model.interaction
     if not isinstance(interaction, LowRankCrossNet):

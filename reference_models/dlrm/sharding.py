@@ -41,7 +41,8 @@ from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
-"""TorchRec's sharding types that cut a table into shards, which must be on more than one rank."""
+"""TorchRec's sharding types that cut a table into shards; with several ranks the shards must be on more than one of
+them."""
 FILLED_UP = 2
 """Label of a padding row, which fills up a batch and is no sample."""
 _DRAWN_ROWS = 1 << 18
@@ -224,7 +225,7 @@ def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
 def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
     """Return TorchRec's codecs that compress embeddings and their gradients between ranks, as `runtime.comm` says.
 
-    None for fp32 both ways.
+    Returns None where both are sent uncompressed, in fp32.
     """
     forward, backward = parse_comm(comm)
     if forward == backward == "fp32":
@@ -237,8 +238,8 @@ def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
 def make_sharder(
     sharding: str, fused_params: dict[str, Any], codecs: dict[str, Any] | None
 ) -> EmbeddingBagCollectionSharder:
-    """Return TorchRec's sharder of tables; with `auto` TorchRec chooses among the sharding types it has on this
-    device."""
+    """Return TorchRec's sharder of tables; with `auto` it may choose among the sharding types that TorchRec has on
+    this device."""
     kind = EmbeddingBagCollectionSharder if sharding == "auto" else AllTypesSharder
     return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
 
@@ -247,8 +248,8 @@ def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Top
     """Return TorchRec's description of the ranks' devices (memory, bandwidth), all equal to this rank's device.
 
     TorchRec assumes GPUs of 32 GiB and constant links. Here a GPU's memory and bandwidth are read from the driver,
-    links stay TorchRec's constants. GPUs get no host memory: rows fetched from there in each step are many times
-    slower than the GPU's own, and the bus would be measured.
+    links stay TorchRec's constants. A GPU gets no host memory to put tables into: fetching rows from host memory in
+    each step is many times slower than from the GPU's own, and a run would measure the bus.
     """
     if device.type == "cpu":
         return Topology(num_ranks, "cpu", local_world_size=local_ranks)
@@ -275,9 +276,10 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Return the tables' sharding plan: as given, of one sharding type, or the planner's, which rank 0 makes for all.
+    """Return the sharding plan of the tables: the plan that `sharding` states, or one by TorchRec's planner, which
+    has one sharding type or, with `auto`, a choice; rank 0 makes it for all ranks.
 
-    Raises ConfigError if the tables cannot be placed so.
+    Raises ConfigError if TorchRec's planner cannot place the tables.
     """
     if (given := parse_sharding(sharding)) is not None:
         fused = EmbeddingComputeKernel.FUSED.value
@@ -329,8 +331,8 @@ def make_constraints(
 
 
 def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
-    """Raise ConfigError if a plan places a table outside of device memory, or leaves a table uncut that it should
-    cut."""
+    """Raise ConfigError if a plan places a table outside of device memory, or leaves a table whole that the sharding
+    type `sharding` should cut."""
     tables = find_planned_tables(plan)
     if outside := [name for name, entry in tables.items() if is_outside_devices(entry.compute_kernel)]:
         raise ConfigError(
@@ -383,8 +385,9 @@ def draw_tables(
 
     All rows are drawn on the shards' device, a piece at a time, and only this rank's are stored: no rank ever holds a
     whole table, and every sharding begins with the same weights. On a CPU these equal the reference's; on a GPU they
-    differ, since a GPU's generator draws pieces differently from whole tables. There each rank passes a `generator`
-    of its own, seeded alike: the device's generator has been advanced by the tables that TorchRec made on this rank.
+    differ, since a GPU's generator draws pieces differently from whole tables. On a GPU each rank passes a
+    `generator` of its own, seeded alike: the device's generator has been advanced by the tables that TorchRec made on
+    this rank.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)

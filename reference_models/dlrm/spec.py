@@ -24,9 +24,10 @@ SWITCHES = ("graph", "kernels")
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Return [model] with the shorthand key for both MLPs written out.
+    """Return the section [model] with its shorthand key for the hidden widths of both MLPs written out.
 
-    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError for a clash.
+    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError where the
+    shorthand key is no list, or the widths of one of the MLPs are changed beside it.
     """
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
@@ -55,7 +56,7 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
 def load_optimized(**parts: str) -> Loader:
     """Return the loader of DLRM's optimized implementation, whose class on a GPU is another one than on a CPU.
 
-    `parts` are class arguments as in `load_class`.
+    `parts` are further arguments of the class, named as for `load_class`.
     """
 
     def load(spec: WorkloadSpec, world: World) -> Workload:

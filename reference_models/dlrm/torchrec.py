@@ -2,7 +2,7 @@
 
 The dense part is the reference's own code and every sharding begins with the weights that the reference draws on a
 CPU, so that one rank and many compute the same. On GPUs the reference draws other weights, from CUDA's generator.
-Not run on a GPU. Each rank reads its part of every batch.
+This module has not been run on a GPU. Each rank reads its part of every batch.
 """
 
 import time
@@ -169,8 +169,8 @@ class TorchRecWorkload(TrainingLoop):
             )
 
     def _sends_ahead(self) -> bool:
-        """Whether the next batch's ids are sent during a step: only between GPUs, since on CPUs it would be
-        slower."""
+        """Return whether the next batch's ids are sent to other ranks during a step: only between GPUs, since on CPUs
+        it would be slower."""
         return self.device.type == "cuda" and self.world.size > 1
 
     # hyperparameters, read from what `build` made
@@ -298,8 +298,8 @@ class TorchRecWorkload(TrainingLoop):
         return self._judge(lambda labels, scores: metric(labels.numpy(), scores.numpy()), torch.device("cpu"))
 
     def _judge(self, metric: Callable[[torch.Tensor, torch.Tensor], T], where: torch.device) -> T:
-        """Return `metric` of the whole evaluation split: computed on rank 0, on device `where`, from all scores; then
-        broadcast."""
+        """Return what `metric` returns for the labels and scores of the whole evaluation split: rank 0 computes it on
+        the device `where`, from all ranks' scores, and broadcasts it."""
         starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
         self.model.eval()
         scores, labels = [], []
@@ -338,8 +338,8 @@ class TorchRecWorkload(TrainingLoop):
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
         """Return bytes and seconds of ranks' collective calls, over `num_steps` pairs of steps and one evaluation.
 
-        Call it after the run: the steps train on, with the epoch's first batch, and send nothing ahead. In each pair
-        one step is plain and one is counted call by call, so that both kinds meet the same noise.
+        Call it after the run: the steps train on, each with the epoch's first batch, and no ids are sent before their
+        step. In each pair one step is plain and one is counted call by call, so that both kinds meet the same noise.
         """
         (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
         self.model.train()

@@ -1,1 +1,1 @@
-"""Examples of user code: a model, an optimizer, and data with columns of its own."""
+"""Examples of user code: a model, an optimizer, and a dataset with the user's own columns."""

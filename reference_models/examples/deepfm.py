@@ -24,9 +24,9 @@ class DeepFMConfig:
     """Section [model] of the definition: keys, types and defaults."""
 
     embedding_dim: PositiveCount = 16
-    """Values of an embedding row."""
+    """Number of values of an embedding row."""
     mlp: tuple[PositiveCount, ...] = (64, 32)
-    """Widths of the hidden layers."""
+    """Widths of the MLP's hidden layers."""
 
 
 class DeepFM(nn.Module):
@@ -105,4 +105,4 @@ SPEC = ModelSpec(
     parse=lambda table: read_section("model", table, DeepFMConfig),
     implementations={"reference": Implementation(load=DeepFMWorkload)},
 )
-"""Object that --model names. Without `costs`, FLOP are counted on one batch."""
+"""ModelSpec that --model names. Since it states no `costs`, the model's FLOP are counted by running one batch."""

@@ -15,14 +15,14 @@ from reference_models.training.loop import Built
 
 
 class MomentumAdagrad(torch.optim.Optimizer):
-    """Adagrad with momentum: sum += g^2; m = beta m + g / (sqrt(sum) + eps); p -= lr m."""
+    """Adagrad with momentum: sum += g^2; m = beta m + (1 - beta) g / (sqrt(sum) + eps); p -= lr m."""
 
     def __init__(self, params: list[torch.nn.Parameter], lr: float, beta: float = 0.5, eps: float = 1e-8) -> None:
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all weights once, at the learning rate that the loop has set in the groups."""
+        """Update all weights once, at the learning rate that the training loop has set in the parameter groups."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:

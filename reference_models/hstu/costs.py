@@ -34,7 +34,8 @@ _TABLES = (ITEM, ARTIST)
 
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step of HSTU on full sequences; the last sequence may hold fewer candidates.
+    """Return the layers, lookups and other work of a training step of HSTU on full sequences, from which its costs
+    follow; the last sequence may hold fewer candidates.
 
     Other than its matrix products, a layer reads and writes its tokens, gates, queries, keys and values, and its
     attention scores.
@@ -88,8 +89,8 @@ def estimate_memory(
     eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
-    """Estimate the peak memory of training HSTU by the reference: fp32, padded sequences, both splits' rows in
-    memory."""
+    """Estimate the peak memory of training HSTU by the reference implementation: in fp32, with padded sequences and
+    the events of both dataset splits in memory."""
     shape = sequence_shape(model, data)
     costs = count_model(declare_step(model, data, 1), data, num_embeddings)
     inner, dim = model.num_heads * model.attention_dim, model.embedding_dim

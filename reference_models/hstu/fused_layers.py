@@ -177,15 +177,16 @@ def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> t
 
 
 def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return sums [number of starts, D] of gradient rows [N, D], in the order `order` [n], from each start to the
-    next."""
+    """Return the sums of runs of gradient rows, [number of runs, D]. `order` [n] lists rows of `gradient` [N, D]; a
+    run is what it lists from one of `starts` to the next."""
     return torch.embedding_bag(gradient, order, starts, mode=0)[0]
 
 
 def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return what `_sum_runs` does, the sums of runs of gradient rows, on a GPU by sums of pieces of the runs.
+    """Return the sums of runs of gradient rows as `_sum_runs` does, on a GPU: first of pieces of the runs, then of
+    the pieces' sums.
 
-    Otherwise one thread would add up all of a frequent row's run.
+    Otherwise a single thread would add up the whole run of a table row that is looked up often.
     """
     edges = torch.arange(0, len(order), _PIECE, device=order.device)
     pieces = torch.cat([starts, edges]).sort()[0]  # a start that is also an edge makes an empty piece
@@ -196,7 +197,8 @@ def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: tor
 
 _SUMS = {"cuda": _sum_runs_in_pieces}
 _PIECE = 128
-"""Gradient rows of a run that a GPU thread sums one after the other; an estimate, not measured."""
+"""Largest number of gradient rows of one table row (a run) that a GPU thread sums one after the other; an estimate,
+not measured."""
 
 
 class FusedHSTU(HSTU):

@@ -18,7 +18,7 @@ from reference_models.training.phases import Enter, enter_before_backward, ignor
 
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
-"""Weight of the cross-entropy in the loss, whose only task it is, as in MLPerf's reference code."""
+"""Factor by which the loss multiplies the cross-entropy of clicks, its only term, as in MLPerf's reference code."""
 
 
 class HSTULayer(nn.Module):
@@ -144,8 +144,8 @@ class HSTU(nn.Module):
         return output
 
     def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the rows of action and age to those of item and artist; return tokens of past [T, D] and candidates [B,
-        D]."""
+        """Return the tokens of past events [T, D] and candidates [B, D]: the sum of an event's item and artist rows,
+        `rows`, times sqrt(D), plus the rows of its action and age."""
         past, candidates = (part * math.sqrt(part.shape[1]) for part in rows)
         past = past + self.actions[batch.past_actions] + self.ages[batch.past_ages]
         return past, candidates + (self.actions[UNKNOWN_ACTION] + self.ages[0])

@@ -17,7 +17,8 @@ def init_linear_dlrm(linear: nn.Linear) -> None:
 
 
 def init_linear_torchrec(linear: nn.Linear) -> None:
-    """Draw weight, bias ~ U(-1 / sqrt(n), 1 / sqrt(n)), nn.Linear's default (torchrec, Perceptron and OverArch)."""
+    """Draw weight and bias ~ U(-1 / sqrt(n), 1 / sqrt(n)) of a layer with n inputs, nn.Linear's default (torchrec,
+    Perceptron and OverArch)."""
     bound = 1 / math.sqrt(linear.in_features)
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.uniform_(linear.bias, -bound, bound)

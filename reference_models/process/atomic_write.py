@@ -1,8 +1,9 @@
 """Writing of files such that no reader sees half of one, in folders that others may write to, too.
 
-Nothing is written through a link or into a pipe at that place: a draft is a new file of an unpredictable name. All
-files of training are written here, and those that `harness` writes under a lock. The package `reports` has its own
-reports/text/atomic_write.py, since neither package imports the other; a test checks that both behave alike.
+Nothing is written through a link or into a pipe that has the file's name: a file is first written under a new,
+unpredictable name (a draft), then renamed. All files of training are written here, and those that `harness` writes
+under a lock. The package `reports` has its own reports/text/atomic_write.py, since neither package imports the other;
+a test checks that both behave alike.
 """
 
 import os

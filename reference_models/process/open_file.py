@@ -1,4 +1,4 @@
-"""Opening of untrusted files: those that files from others name, or that lie in folders from others."""
+"""Opening of untrusted files: files that other people's files name, or that lie in other people's folders."""
 
 import os
 import re
@@ -97,8 +97,8 @@ def refuse_irregular(paths: Iterable[Path]) -> None:
 
 
 def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
-    """Return the bytes of a whole file that `open_regular` opens; DatasetError also if it has more than
-    `max_bytes`."""
+    """Return the bytes of a whole file that `open_regular` opens. Raises DatasetError also if it has more than
+    `max_bytes` bytes."""
     with open_regular(path, max_bytes=max_bytes, follows=follows) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

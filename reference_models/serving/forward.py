@@ -1,4 +1,5 @@
-"""Serving (answering queries) by the forward pass of a model's training loop, for models without code of their own.
+"""Serving (answering queries) by the forward pass of a model's training loop, for models without serving code of
+their own.
 
 Weights are those of training, in fp32, and `runtime.precision` means the same as in training. Batches are read, and
 logits computed, as in evaluation.
@@ -32,8 +33,8 @@ class ServedForward:
         spec: WorkloadSpec,
         weights: Weights | None = None,
     ) -> None:
-        """Build and warm up the model's workload by `load`; `name` is for messages, `weights` are by default the
-        seed's.
+        """Build and warm up the model's workload, which `load` makes; `name` is for messages, `weights` are by
+        default those that the seed draws.
 
         Raises ConfigError for a workload that cannot be served, or weights of another model. Torch's generators are
         restored afterwards.

@@ -21,7 +21,7 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import open_regular
 
 STEPS = (3, 3)
-"""Steps of the diffusion's first and second stage, whose sum is L. Both, and ALPHA, are those of MeLoPPR."""
+"""Numbers of steps of the diffusion's first and second stage, whose sum is L. They and ALPHA are those of MeLoPPR."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
 _JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
@@ -138,7 +138,7 @@ def read_graph(path: Path) -> Graph:
     skipped.
 
     The file is read in pieces. Raises DatasetError naming the first line that is no edge, and for a link, or any
-    other file than a regular one of at most MAX_BYTES; OSError.
+    other file than a regular one of at most MAX_BYTES; OSError where the system cannot read it.
     """
     parts, num_edges, number, rest = list[NDArray[np.int64]](), 0, 1, b""
     with open_regular(path, max_bytes=MAX_BYTES) as file:
@@ -180,8 +180,8 @@ def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
 
 
 def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Return the places in `graph.walk` of the edges of all `nodes`, node by node, and each node's number of
-    edges."""
+    """Return the positions, in the data of the sparse matrix `graph.walk`, of the edges of all `nodes`, node by node,
+    and each node's number of edges."""
     starts = graph.walk.indptr[nodes].astype(np.int64)
     counts = graph.walk.indptr[nodes + 1] - starts
     return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()), counts
@@ -198,15 +198,15 @@ def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
 
 
 def _look_up(nodes: Nodes, wanted: NDArray[np.int32] | Nodes) -> tuple[Nodes, NDArray[np.bool]]:
-    """Return the index of each node of `wanted` in ascending `nodes`, and whether it is there; if not, any valid
-    index."""
+    """Return, for each node of `wanted`, its index in the ascending `nodes`, and whether it is among them; the index
+    of a node that is not is valid and means nothing."""
     places = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
     return places, nodes[places] == wanted
 
 
 def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scores]:
-    """Return the score that all steps of a diffusion but the last leave on each node, and the residual that the last
-    moves."""
+    """Return two values of each node after a diffusion of `num_steps` steps from `source`: the score that the steps
+    have left on it, and its residual, the probability that the last step moved to it."""
     left, moved = np.zeros((2, walk.shape[0]))
     moved[source] = 1.0
     for step in range(num_steps):
@@ -261,15 +261,16 @@ def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> D
 
 
 def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
-    """Return all nodes of `parts`, ascending, with the sum of each node's scores, added in the order of the parts."""
+    """Return all nodes of several diffusions, `parts` (nodes, scores), ascending, with the sum of each node's scores,
+    added in the order of the parts."""
     nodes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     sums = np.bincount(places, weights=np.concatenate([part[1] for part in parts]))
     return nodes, sums.astype(np.float64, copy=False)
 
 
 def precision(found: Nodes, exact: Scores) -> float:
-    """Return the share of the nodes found that are among the equally many nodes of highest exact score; ties all
-    count."""
+    """Return the share of the K nodes `found` that are among the K nodes of highest exact score; where nodes tie for
+    the last places, any of them counts."""
     least = np.partition(exact, -len(found))[-len(found)]
     is_above, is_equal = exact > least + _TIE, np.abs(exact - least) <= _TIE
     num_equal = min(is_equal[found].sum(), len(found) - is_above.sum())

@@ -15,7 +15,8 @@ from reference_models.process.errors import ConfigError
 
 @runtime_checkable
 class CutsItself(Protocol):
-    """Query (batch of items to score) with its own method `cut`, since some of its members are tuples by sequence."""
+    """Query (batch of items to score) with its own method `cut`, since some of its members are tuples with an entry
+    for each sequence of items."""
 
     def cut(self, start: int, stop: int) -> Any:
         """Return a batch of the items `start` to `stop` - 1 of this batch."""
@@ -54,8 +55,8 @@ def _join(batches: Sequence[Any], name: str) -> Any:
 
 
 def read_queries(read: Callable[[int, int], Any], num_samples: int, sizes: Sequence[int]) -> list[Any]:
-    """Return a query (a batch) of each size, in order, by `read(start, stop)` from a split, again from its start at
-    its end.
+    """Return a query (a batch) of each of `sizes`, in order. `read(start, stop)` reads the samples of a dataset
+    split, which begins again at its end, `num_samples`.
 
     Raises ValueError for sizes below 1.
     """

@@ -87,8 +87,8 @@ def refuse_other_weights(weights: Weights, expected: Weights) -> None:
 
 
 def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
-    """Return the specification with a number of samples, if its dataset is generated while it is read and has
-    none."""
+    """Return the specification with a default number of samples where it states none and its dataset is generated
+    while it is read; any other specification unchanged."""
     if spec.data.kind not in SYNTHETIC_KINDS or spec.data.train_samples is not None:
         return spec
     num_samples = max(_SYNTHETIC_SAMPLES, spec.train.global_batch_size)

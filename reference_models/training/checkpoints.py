@@ -72,7 +72,7 @@ class TouchedRows:
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
     """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
 
-    `shares` are the shares of rows in the increments since the last base.
+    `shares`, S, are the shares of all rows that each of the i increments since the last base held; S_i is the last.
 
     `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
     no larger than i + 1 increments of the last one's size.
@@ -149,7 +149,8 @@ def _put(whole: Tensors, name: str, of_rows: torch.Tensor, tensor: torch.Tensor)
 
 
 def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
-    """Return a loop's tables by name, and all its other state by its name in a checkpoint; references, not copies."""
+    """Return a training loop's tables by weight name, and all its other state by its name in a checkpoint; tensors
+    are not copied."""
     state = loop.state()
     names = {parameter: name for name, parameter in loop.model.named_parameters()}
     tables = {names[table]: table.detach() for group in loop.optimizers[0].param_groups for table in group["params"]}
@@ -194,14 +195,15 @@ class Checkpoints:
         """Bytes of each checkpoint on disk, by the checkpoint's number."""
         self.error: Exception | None = None
         self.taken: list[dict[str, Any]] = []
-        """Measurements of each checkpoint that was made (bytes, seconds of stall and writing), by name."""
+        """Measurements of each checkpoint that was made, in order, by the measurement's name (such as num_bytes,
+        stall_s, write_s)."""
         self.restore_s: float | None = None
         self.num_restores = 0
 
     def begin(self) -> None:
-        """Prepare checkpoints of a loop, after the loop's `build`.
+        """Prepare to make checkpoints of the training loop, after the loop's `build`.
 
-        Raises ConfigError for a model or settings that have no checkpoints.
+        Raises ConfigError for a model or settings of which no checkpoints can be made.
         """
         loop, split, config = self._loop, self._loop.data.train, self._config
         self._every, opt_name = config.interval(split.num_samples), loop.spec.train.opt_name
@@ -245,8 +247,8 @@ class Checkpoints:
             self._restore()
 
     def _copy(self) -> dict[str, Any]:
-        """Copy the tensors of the next checkpoint and start writing them; return the checkpoint's entry of
-        `taken`."""
+        """Copy the tensors of the next checkpoint and start writing them; return the checkpoint's measurements, which
+        the writing thread adds to."""
         policy, is_touched = self._config.policy, self._touched.is_touched
         tables, others = list_state(self._loop)
         is_base = not self._chain or is_base_due(policy, self._shares)
@@ -296,10 +298,10 @@ class Checkpoints:
         entry["write_s"] = perf_counter() - began_s
 
     def _remove_superseded(self, chain: list[int]) -> None:
-        """Remove checkpoints that the newest ones to be kept do not need, each before those that it needs itself.
+        """Remove the checkpoints that restoring any of the newest `keep` does not need; each is removed before those
+        that it needs itself, so that a process killed meanwhile leaves no increment without its base.
 
-        A process killed meanwhile so leaves no checkpoint without its base. If removing fails, no more checkpoints
-        are made.
+        If removing fails, no more checkpoints are made.
         """
         self._chains.append(chain)
         keep = self._config.keep

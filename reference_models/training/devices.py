@@ -41,8 +41,8 @@ def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.
     """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPU of their LOCAL_RANK.
 
     Where a launcher shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), that GPU is taken. Raises
-    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements; sharing
-    that one rank cannot see alone is refused in `rendezvous`, by `describe_gpu`.
+    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements. A sharing
+    that no rank can see alone is refused when the ranks meet (`rendezvous`), by the names from `describe_gpu`.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":

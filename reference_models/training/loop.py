@@ -105,8 +105,8 @@ class TrainingLoop(ABC):
             self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
-        """Prepare, on the CPU and without reading samples, to call `build_model` and `compute_logits` for data like
-        `data`."""
+        """Set the device (the CPU) and the dataset that `build_model` and `compute_logits` use, to call them on data
+        of the shapes of `data`; no sample is read."""
         self.device, self.data, self._autocast_bf16 = torch.device("cpu"), data, False
 
     def check_world(self) -> None:
@@ -238,8 +238,8 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Return the quality metric of the whole evaluation split; on a GPU the ROC AUC is computed there, the same
-        number.
+        """Return the quality metric of the whole evaluation split; on a GPU the ROC AUC is computed on the GPU, which
+        gives the same number as the CPU.
 
         The AUC of soft labels is always computed on the CPU: a GPU would add up in another order.
         """
@@ -253,7 +253,8 @@ class TrainingLoop(ABC):
         return self.device.type == "cuda" and self.metric == ROC_AUC and not has_soft_labels(self.data.eval)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric` of the labels and logits of the whole evaluation split, which the current weights give."""
+        """Return what the function `metric` returns for the labels and logits of the whole evaluation split, with the
+        current weights."""
         labels, scores = self._score()
         return metric(labels, scores.cpu().numpy())
 
@@ -350,8 +351,8 @@ class TrainingLoop(ABC):
         }
 
     def go_on(self, step: int, generator: torch.Tensor) -> None:
-        """Continue training after step number `step`, with torch's generator in the state `generator`; weights are
-        loaded."""
+        """Continue training after step number `step`, with torch's generator in the state `generator`; the weights
+        must have been loaded before."""
         self._step, self._next_batch = step, -1
         for optimizer in self.optimizers:
             for state in optimizer.state.values():

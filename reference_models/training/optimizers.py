@@ -56,8 +56,8 @@ class SparseAdagrad(EagerOptimizer):
     """Adagrad over the table rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
 
     sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
-    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Sums are in one
-    tensor where the tables are.
+    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Where all
+    tables are parts of one tensor, their sums are, too.
     """
 
     def __init__(

@@ -91,7 +91,8 @@ class EvaluatesMetrics(Workload, Protocol):
     """Workload whose evaluation can be judged by other quality metrics than the model's own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return `metric`, one of `metrics.METRICS`, of the whole evaluation split; the same on every rank."""
+        """Return what `metric`, a function of labels and scores, returns for the whole evaluation split; the same on
+        every rank."""
 
 
 @runtime_checkable

@@ -15,7 +15,8 @@ from reference_models.wukong.config import WukongConfig
 
 
 def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a training step of Wukong: its layers and lookups; only the bottom MLP's input needs no gradient."""
+    """Return the layers, lookups and other work of a training step of Wukong, from which its costs follow; only the
+    bottom MLP's input needs no gradient."""
     bottom, top = _mlps(model, data)
     num_saved, num_widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]

@@ -180,8 +180,8 @@ class _LayerPass:
         return dx
 
     def _parts(self, num_maps: int) -> list[int]:
-        """Numbers of vectors that the layer's stacked linear maps return: projections, linear compressions,
-        residuals."""
+        """Return the numbers of vectors that the layer's stacked linear maps return: projections, linear
+        compressions, residuals."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]
 

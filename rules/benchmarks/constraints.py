@@ -18,8 +18,9 @@ class Constraint:
     """Constraint on the value of an mllog key: free, one exact value, one of several, bounds, bounds proportional to
     another key's value, or equal to another key's value.
 
-    `other` names the other key. With `at` the bounds hold where the other key's value is `at`, and are proportional
-    to it; without, the value must equal the other key's. `resolve` turns both into constraints without another key.
+    `other` names the other key. Where `at` is given, `min` and `max` are the bounds if the other key's value is `at`,
+    and grow in proportion to it; where it is not, the value must equal the other key's. `resolve` turns both kinds
+    into constraints without another key.
     """
 
     free: bool = False
@@ -32,8 +33,9 @@ class Constraint:
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint without another key, given by `value_of` the other key's value; free where that key
-        has no value (for proportional bounds, no positive number below 1e18), which is another rule's concern."""
+        """Return the constraint with the other key replaced by its value, `value_of(other)`; without another key, the
+        constraint itself. Free where the other key has no value (proportional bounds need a positive number below
+        1e18): another rule reports that."""
         if self.other is None:
             return self
         given = value_of(self.other)

@@ -46,15 +46,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FirstEval:
-    """Start of evaluation: the first point of the grid that is at or after FLOOR((slope * global_batch_size + offset)
-    / divisor) samples (closed_dlrmv4.yaml)."""
+    """Start of evaluation: the first evaluation is after FLOOR((slope * global_batch_size + offset) / divisor)
+    samples, rounded up to a multiple of the evaluation interval (closed_dlrmv4.yaml)."""
 
     slope: Count
-    """Samples per sample of the global batch size."""
+    """Number of samples before the first evaluation for each sample of the global batch size."""
     offset: Count
-    """Samples added whatever the batch size."""
+    """Number of samples that is added whatever the global batch size."""
     divisor: PositiveCount
-    """Divisor of the sum of both terms."""
+    """Divisor of slope * global_batch_size + offset."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,12 +73,13 @@ class Quality:
     first_epoch_num: Count = 0
     """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
-    """Rounding of the evaluation interval to whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose evaluation
-    points are also on a grid of samples."""
+    """Rounding of the evaluation interval to whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose evaluations
+    are after whole multiples of the interval in samples."""
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
-    """Metadata of eval_accuracy that measures convergence, also the unit of the reference points."""
+    """Key in the metadata of eval_accuracy whose value measures how fast a run converged; reference convergence
+    points are in the same unit."""
     first_eval: FirstEval | None = None
-    """Start of evaluation, if not after the first interval."""
+    """Start of evaluation; left out where the first evaluation is after one evaluation interval."""
     binds_open: bool = False
     """Whether runs of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
 
@@ -90,7 +91,8 @@ class Score:
     num_runs: PositiveCount
     """Number of runs in a score, each with a seed of its own."""
     method: Literal["olympic_mean"] = "olympic_mean"
-    """Scoring method: the mean of the times that remain."""
+    """Scoring method: the mean of the times to train that remain when the fastest and the slowest runs are
+    dropped."""
     drop: Count = 1
     """Number of runs dropped at either end; one of the slowest may be a run that missed the target."""
 
@@ -102,7 +104,8 @@ class Head:
     name: Annotated[
         str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}(?!\n)$", description="lower case letters, digits and '_'")
     ]
-    """Name of the benchmark in commands, logs and folders; none that a shipped benchmark has."""
+    """Name of the benchmark in commands, logs and folders; a benchmark of your own may not have the name of a shipped
+    one."""
     version: PositiveCount
     """Version, raised whenever the problem changes; results of two versions are never compared."""
     title: str
@@ -110,12 +113,13 @@ class Head:
     description: str = ""
     """Longer description, for readers."""
     status: Literal["own", "official", "workload"] = "own"
-    """Kind of definition: `own` for yours; `workload` has no target, so no `[quality]`, `[score]` and `[closed]`: for
-    `--throughput`, and for `--quality` of data that can be learnt from."""
+    """Kind of definition: `own` for a benchmark of your own, `official` for MLPerf's. A `workload` has no target, so
+    no `[quality]`, `[score]` and `[closed]`: it is for measurements with `--throughput`, and with `--quality` where
+    its data can be learnt from."""
     model: str
     """Model that trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
-    """MLPerf Training rounds with this definition; empty for your own."""
+    """MLPerf Training rounds with this definition; empty for a benchmark of your own."""
     notes: tuple[str, ...] = ()
     """Remarks for readers of results."""
 
@@ -313,7 +317,7 @@ def _parse_known(content: bytes) -> Benchmark | None:
 
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
-    """Validate the tables of one benchmark definition. `path` is only kept and named in messages. Raises
+    """Validate the tables of one benchmark definition. `path` is only kept and named in messages, not opened. Raises
     DefinitionError."""
     tables = _known_tables(tables)
     _refuse_unknown(path, "the file", tables, ("schema_version", *_SECTIONS))

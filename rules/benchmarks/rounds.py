@@ -66,10 +66,10 @@ def find_definition(
 ) -> Benchmark | None:
     """Return the definition of the benchmark that a log names; None for a benchmark without a definition.
 
-    A shipped name always means the shipped definition, of the version that the log states; where it states none, of
-    the version of the file given or beside the log, if that is a shipped one, else the current. A version that is not
-    shipped is undefined. Raises DefinitionError when `benchmark_file` cannot be loaded, or takes a shipped name with
-    other content; a broken copy beside the results counts as none.
+    A shipped name always means a shipped definition: of the version that the log states; where it states none, of the
+    version of `benchmark_file` or of the file `beside` the log, if that is a shipped version; else of the current
+    version. A version that is not shipped is undefined. Raises DefinitionError when `benchmark_file` cannot be
+    loaded, or takes a shipped name with other content; a broken copy beside the results counts as none.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names() and shipped_twin(given) is None:

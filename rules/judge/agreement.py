@@ -211,14 +211,15 @@ def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple
 
 def _about(family: str, opinion: OfficialOpinion) -> str:
     """Return the first complaint in an official checker's opinion that belongs to a family of rules, empty where
-    there is none; complaints about unknown keys belong to structure."""
+    there is none; a complaint about a key that no family knows belongs to the structure of logs (ST)."""
     if opinion.outcome != "invalid":
         return ""
     return next((said for said in opinion.messages if _family_of_message(said) == family), "")[:_MESSAGE_CHARS]
 
 
 def _in(folders: Sequence[str], verdict: Verdict) -> str:
-    """Return a clause with the names of the folders that are below the verdict's own directory."""
+    """Return a clause such as " in set_a, set_b and 2 more directories" with those of the folders that are below the
+    verdict's own directory; empty where none is."""
     inner = [
         str(PurePath(folder).relative_to(verdict.subject))
         for folder in dict.fromkeys(folders)

@@ -36,9 +36,9 @@ class LogVerdict(Record, frozen=True, kw_only=True):
 class VerdictMember(Record, frozen=True, kw_only=True):
     """Verdict on a log, set, submission or round.
 
-    Findings are those on the log, set or tree itself and on all its parts, worst first; rules are those of the level
-    itself, for a set also those of its logs. `logs` are those of a set; `parts` are the sets of a submission or the
-    submissions of a round.
+    `findings` are those on the log, set or tree itself and on all its parts, worst first. `rules` has the results of
+    the rules for the level itself, for a set also of the rules for its logs. `logs` are those of a set; `parts` are
+    the sets of a submission or the submissions of a round.
     """
 
     subject: str

@@ -86,8 +86,8 @@ def belong_to_parent() -> None:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """Disable Python's garbage collection within the `with` block: for a command that ends with its work, and makes
-    next to no reference cycles."""
+    """Disable Python's garbage collection within the `with` block: for a command whose process ends when its work is
+    done, and which makes next to no reference cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

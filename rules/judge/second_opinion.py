@@ -20,11 +20,11 @@ def with_second_opinion(
     """Return the verdicts with the opinions of MLPerf's official checkers at every level (log, set, submission), all
     asked in one process.
 
-    The compliance checker gets a log; the checkers of seeds and reference convergence points a set; that of systems a
-    system description; those of packages and repositories a submission as a whole, the package checker without
-    MLPerf's other benchmarks, which this harness's rules do not judge. Benchmarks that are not MLPerf's, or are not
-    defined, are left out, since these checkers do not know them. `on_progress` is called with the number of answered
-    questions and of all questions.
+    The compliance checker gets each log; the seed checker and the checker of reference convergence points get each
+    set; the checker of system descriptions gets each of those; the package and the repository checker get a
+    submission as a whole, the package checker without MLPerf's other benchmarks, which this harness's rules do not
+    judge. Benchmarks that are not MLPerf's, or are not defined, are left out, since these checkers do not know them.
+    `on_progress` is called with the number of answered questions and of all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))
@@ -73,8 +73,8 @@ def _system_of(folder: Path) -> Path | None:
 
 
 def _round(verdict: Verdict) -> str | None:
-    """Return the MLPerf round that a verdict is by; for a submission whose parts are of several rounds, that of most
-    parts."""
+    """Return the MLPerf round by whose rules a verdict was reached; for a submission whose parts are of several
+    rounds, the round of most parts."""
     if verdict.round is not None or verdict.level not in ("submission", "round"):
         return verdict.round
     rounds = Counter(name for part in verdict.parts if (name := _round(part)) is not None)

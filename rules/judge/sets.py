@@ -66,7 +66,7 @@ def check_log(
     is_one_of_many: bool = False,
 ) -> Verdict:
     """Judge one log without its set. Raises InputError for an unreadable path, DefinitionError for a bad definition
-    and, unless the log is one of many, for a ruleset without its benchmark."""
+    and, unless the log is one of many, for a round (`ruleset`) that does not have the log's benchmark."""
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
@@ -157,9 +157,9 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules to judge a log or result set by: those of the round that the user asked for where it has the
-    benchmark, else (for one of many, or where no round was asked for) those of the round inferred from it. Raises
-    DefinitionError."""
+    """Return the rules to judge a log or result set by. They are those of the round `asked`, which the user named;
+    where the user named none, or one of many logs and sets has a benchmark that the round lacks, those of the round
+    that `infer_round` finds. Raises DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)

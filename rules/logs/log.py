@@ -124,7 +124,7 @@ def read_log(path: str | Path) -> RunLog:
 
 
 def parse_bytes(data: bytes, path: str) -> RunLog:
-    """Parse the bytes of an MLPerf log. `path` is only named in records."""
+    """Parse the bytes of an MLPerf log. `path` is only the name that records carry; no file is opened."""
     lines = read_plain_log(data, path)
     if lines is not None:
         return _make_log(path, lines, sha256=hashlib.sha256(data).hexdigest(), num_bytes=len(data))
@@ -148,8 +148,8 @@ def _ends_in_returns(data: bytes) -> bool:
 
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
-    """Parse an MLPerf log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only named in
-    records."""
+    """Parse an MLPerf log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only the name that
+    records carry; no file is opened."""
     digest, num_bytes, num_lines, is_cut = hashlib.sha256(), 0, 1, False
 
     def counted() -> Iterator[bytes]:

@@ -1,4 +1,5 @@
-"""Copy files for the official checkers: regular files only, no links, up to a number and a size."""
+"""Copy files for the official checkers: regular files only, no links, and no more than a number of files and of
+bytes."""
 
 import itertools
 import os

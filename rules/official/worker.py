@@ -200,8 +200,9 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 
 
 def ask_rcp(job: Job, heard: Listener) -> Said:
-    """Ask the official checker of reference convergence points (RCPs) about a result set. With set_scaling it writes
-    scaling.json into the copy; without, it would look for one in the root folder and delete it."""
+    """Ask the official checker of reference convergence points (RCPs) about a result set. Its argument set_scaling
+    makes it write scaling.json into the copy of the set; without, it would look for that file in the root folder and
+    delete it."""
     from mlperf_logging.rcp_checker import rcp_checker
 
     logs = list_closed_logs(job)

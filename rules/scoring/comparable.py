@@ -43,8 +43,8 @@ def _batch_size(a: RunResult, b: RunResult) -> int:
 
 
 def _counts(first: int | None, other: int | None, batch_size: int, is_known: bool) -> tuple[int | None, int | None]:
-    """Return the sample counts of two runs; the same count twice where they differ by no more than may be left out (a
-    partial batch, or a hundredth)."""
+    """Return the sample counts of two runs; the same count twice where they differ by no more than a run may leave
+    out (a partial batch, or a hundredth)."""
     if first is None or other is None:
         return first, other
     difference = abs(first - other)

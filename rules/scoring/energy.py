@@ -52,7 +52,7 @@ class PowerFile:
     conversion_eff: float
     estimate_w: float | None
     bad: tuple[LogLine, ...]
-    """First records of the power file whose value is no positive number, or no efficiency."""
+    """First records of the power file whose value is not a positive number, or is a conversion_eff above 1."""
     disorder: LogLine | None
     """First power reading stamped earlier than the reading above it; None where there is none."""
     num_unparsed: int

@@ -63,8 +63,8 @@ class ReferencePoint:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
     """Result of testing a result set against reference convergence points. `factor` multiplies the time (1 unless the
-    set converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. "none": there are no
-    points to test against."""
+    set converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. The status "none"
+    means that there are no points to test against."""
 
     status: RcpStatus
     reason: str
@@ -74,10 +74,10 @@ class Convergence:
     unit: Unit = "epochs"
     failing_share: float | None = None
     """Chance of a false alarm of the convergence test: the share of sets drawn from the reference's own runs at this
-    batch size that fail. None except for benchmarks that are not MLPerf's."""
+    batch size that fail. None for MLPerf's benchmarks."""
     chance: float | None = None
-    """Probability, by luck, of a result set's mean epochs to converge this low or lower; None except for benchmarks
-    that are not MLPerf's."""
+    """Probability, by luck, of a result set's mean epochs to converge this low or lower. None for MLPerf's
+    benchmarks."""
     factor_at_upload: float | None = None
     """Factor on the time without the reference points that were added after the round's results, where it differs;
     else None."""
@@ -147,8 +147,8 @@ def make_reference_point(name: str, batch_size: int, epochs: Sequence[float], nu
 
 
 def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
-    """Return the reference convergence point for a batch size, interpolated between the points `low` and `high`; its
-    2 `num_runs` reference runs are notional."""
+    """Return the reference convergence point for a batch size, interpolated between the points `low` and `high`.
+    Its `min_epochs` is computed as if 2 `num_runs` reference runs had been made at that batch size."""
     import numpy as np
 
     sizes = [low.global_batch_size, high.global_batch_size]
@@ -186,7 +186,8 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
     """Return the reference convergence point to test a batch size against, and how it was found: "found",
-    "interpolated", "smallest" (below all points, the smallest serves) or "missing" (above all points)."""
+    "interpolated", "smallest" (the batch size is below all points, the smallest of which is taken) or "missing"
+    (above all points)."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"

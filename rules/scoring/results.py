@@ -21,7 +21,7 @@ _ROUNDING = 1e-3
 _COARSE = 1e-6
 """Tolerance within which a quality times 1e6, or times the number of evaluation samples, counts as a whole number."""
 FEWEST_NEAR = 4
-"""Fewest evaluations in which two runs' qualities are compared for being nearly equal."""
+"""Number of evaluations that each of two runs must have, at least, for their qualities to be called nearly equal."""
 Interval = tuple[float, float]
 """Start and stop of an interval of a run, in milliseconds."""
 
@@ -181,8 +181,8 @@ def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bo
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
-    """Return whether this harness's own requirements hold for a log: for benchmarks that are not MLPerf's, and for
-    logs that state a definition's digest or version, as the harness's logs do."""
+    """Return whether this harness's own requirements apply to a log: to logs of benchmarks that are not MLPerf's, and
+    to logs that state a definition's digest or version, as the harness's logs do."""
     says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return says_so or (benchmark is not None and benchmark.status == "own")
 
@@ -267,8 +267,8 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return the milliseconds by which an evaluation written above run_stop may be stamped after it: in logs of
-    rounds 0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
+    """Return the milliseconds by which an evaluation on a line before run_stop's may be stamped after run_stop: in
+    logs of rounds 0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
@@ -276,7 +276,8 @@ def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[
     """Return a log's evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop, stamped
-    after run_start. `late_allowance_ms` of `round_name`, the round that judges, is granted to stamps.
+    after run_start. Stamps may be later than run_stop by the `late_allowance_ms` of `round_name`, the round by whose
+    rules the log is judged.
     """
     late_ms = late_allowance_ms(round_name)
     known = f"evaluations {late_ms}"
@@ -321,8 +322,8 @@ def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | No
 
 
 def is_trained_samples(value: object, epochs: float, size: int) -> bool:
-    """Return whether a log's train_samples is the number of samples trained in that many epochs of `size` samples,
-    within rounding."""
+    """Return whether `value`, a log's train_samples, is the number of samples trained in `epochs` epochs of `size`
+    samples, within rounding."""
     number = as_number(value)
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
@@ -340,8 +341,8 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
     """Return the number of samples of a log's training data: train_samples, or the definition's size where a log of a
-    round before 3.0 may state the samples trained instead. In Open, which is free in its data, only where the log
-    certainly states the samples trained."""
+    round before 3.0 may state the samples trained instead. In the Open division, whose data is free, the definition's
+    size is returned only where the log certainly states the samples trained."""
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
     if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
         return logged

@@ -2,10 +2,10 @@
 results and are skipped.
 
 Every verb that reads results begins with an inventory. Links to directories are never followed; directories that hold
-neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first
-bytes of those that `find_skipped` looks at, for logs in directories of no benchmark of ours, up to the benchmark's
-name, and for a group's record, where the name of its file does not tell a sweep from a pair or a search, whose trials
-are not entered: study.json says what they measured.
+neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered, nor are those of a search's trials,
+since study.json says what they measured. No file is opened but these: files that `find_skipped` looks at, for their
+first bytes; logs in directories that are not named after one of this harness's benchmarks, up to the record that
+names their benchmark; and experiment.json, which tells a sweep from a pair or a search.
 """
 
 import os
@@ -250,7 +250,8 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
     """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one holds no
-    result sets; an inventory with only MLPerf's other benchmarks is passed over if another holds more."""
+    result sets; an inventory with only MLPerf's other benchmarks is passed over if another inventory holds result
+    sets."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -273,7 +274,7 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
     MAX_SKIPPED, to tell the user that they are not judged.
 
     A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
-    files are left out, and so is a file that was given as such.
+    files are left out, and so is a file that is itself the path that the user gave.
     """
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}

@@ -36,7 +36,7 @@ _FORMS = {
 description."""
 _OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
 _SUMMARY = b"MLPerf Results Summary"
-"""Heading of LoadGen's mlperf_log_summary.txt, between two rules of "="."""
+"""Heading of LoadGen's mlperf_log_summary.txt, between two lines of "="."""
 _ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _PREFIX_BYTES = 64
@@ -84,8 +84,9 @@ def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None
     """Return the name of the other MLPerf benchmark that a result set belongs to, or the form of logs in its place;
     None where the set is to be judged.
 
-    A set is judged whatever its logs state in a directory of one of this harness's benchmarks, with a definition
-    beside it, or where a log names `own` (a benchmark of the user's) or any benchmark that MLPerf does not know.
+    Whatever its logs state, a set is judged if its directory is named after one of this harness's benchmarks or a
+    definition lies beside it. Else it is judged if a log names `own` (a benchmark of the user's) or a benchmark that
+    is not among `OTHER_BENCHMARKS`, or if neither a log nor the directory names one of these.
     """
     if result_set.benchmark in shipped_names() or result_set.definition_file is not None:
         return None

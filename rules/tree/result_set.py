@@ -92,8 +92,8 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
 
 
 def real_path(path: Path) -> Path:
-    """Return a path with all links followed. A link that leads to itself is left as it is, where Path.resolve raises
-    RuntimeError."""
+    """Return a path with all links followed. A link that leads to itself is left as it is (Path.resolve would raise
+    RuntimeError)."""
     return Path(os.path.realpath(path))
 
 
@@ -174,8 +174,8 @@ def round_of(names: Sequence[str]) -> str | None:
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of a log below its `extra/`, as the log of an attempt that is not (yet) a result is; else
-    None."""
+    """Return the run set of this harness in whose extra/ a log lies, as the log of an attempt does that is not (or
+    not yet) a result; None for any other log."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 
