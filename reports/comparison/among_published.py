@@ -1,8 +1,9 @@
 """Ranks a result among the published results of MLPerf's rounds: by minutes to train, and by accelerator-minutes.
 
-MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results
-of official benchmarks are ranked. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
-are derived, by nobody's rules: the larger a system, the more accelerator-minutes a result takes.
+MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results of
+official benchmarks are ranked. Minutes are scores: normalised by reference convergence points. Accelerator-minutes,
+the minutes times the number of accelerators, are a derived quantity that no rule defines; the larger a system, the
+more accelerator-minutes a result takes.
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultPlace:
-    """Rank of one result among the published MLPerf results of its benchmark and division; results of its own logs
-    are left out.
+    """Rank of one result among the published MLPerf results of its benchmark and division; published results that
+    hold one of its own logs are left out.
 
     `minutes` is None without a score, `accelerator_minutes` also without accelerators; `problem` is the reason why
     there is no rank.

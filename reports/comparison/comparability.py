@@ -18,7 +18,8 @@ from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 _MODEL = "runtime.model"
-"""Configuration key of the file of a user's own model, not dlrmbench's, with the file's digest."""
+"""Key of the configuration setting that names the file of a user's own model, in place of dlrmbench's, with the
+file's digest."""
 SAME_SET = "BASE and NEW are the same set"
 ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
 SAME_CONFIGURATION = "same configuration"

@@ -216,8 +216,9 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """Return one compared quantity with its values, and the difference (for factors of the time, of the effect on log
-    time) between two results; the difference is None where unknown."""
+    """Return one compared quantity with both results' values, without a verdict, and the difference between the
+    results; the difference is None where unknown. For a factor of the time (such as throughput) the difference is
+    that factor's effect on the logarithm of the time."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -291,9 +292,9 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
     """Return whether the new result is a regression: slower in time to train; or, where that is inconclusive, slower
-    in one factor while neither convergence nor throughput is faster. The share of overhead depends on the steps'
-    speed: a smaller share excuses nothing, since it falls when steps get slower; a larger one counts only where steps
-    did not get faster by as much."""
+    in one factor while neither convergence nor throughput is faster. Overhead is measured as a share of the training
+    time, so it falls when steps get slower: a smaller share does not make up for a slower factor, and a larger share
+    counts only where steps did not get faster by as much."""
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
     slower = {factor.name for factor in factors if factor.verdict == "slower"}
@@ -320,8 +321,9 @@ def _excludes_regression(draft: _Draft) -> bool:
 
 
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
-    """Return how many pairs of alternate runs should suffice to exclude a regression; None where more than 1,000 are
-    needed.
+    """Return how many pairs of runs, made alternately, should suffice to exclude a regression: by the time to train
+    (or the measured quantity) and, for results measured one after the other, also by the throughput. None stands for
+    more than 1,000 pairs.
 
     The true difference is assumed to equal the measured one; where the measured one includes drift, to be zero.
     """

@@ -18,18 +18,19 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Confidence of drift's prediction interval: two further sets of one configuration differ by more in one of fifty
-cases."""
+"""Confidence of the prediction interval for drift: two further sets of one configuration differ by more than the
+interval in one of fifty cases."""
 LEAST_DRIFT = 0.05
 """Smallest drift tolerance that measurement can give, as a fraction: a few sets that happen to agree do not prove a
 steady system."""
 SET_OFFSET = 0.08
-"""Standard deviation, as a fraction, by which whole sets deviate from their machine's mean speed: the most seen so
-far."""
+"""Standard deviation, as a fraction of the speed, of the mean speeds of whole sets about the long-run mean speed of
+their machine: the largest seen so far."""
 REFERENCE_DRIFT = 0.3
 """Drift tolerance between a reference system and another system, as a fraction: the reference system was measured on
-another machine, months before. As with repeated sets, two deviations of SET_OFFSET lie further apart in one of fifty
-cases: 2.33 times the square root of 2 times 8 % is 26 % of the logarithm."""
+another machine, months before. Two sets whose mean speeds each deviate by a standard deviation of 8 % (SET_OFFSET)
+differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on the
+logarithmic scale or a factor of 1.3."""
 _OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
@@ -59,8 +60,8 @@ class Repeats:
         return Repeats(groups=large, is_given=self.is_given)
 
     def around(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated sets that span two results in time: first set begun no later, last set no
-        earlier than both."""
+        """Return the groups of repeated sets that span two results in time: the group's first set began no later than
+        the earlier result, and its last set no earlier than the later result."""
         sides, found = spans_ms((base, new)), []
         for group in self.groups if sides else ():
             spans = spans_ms(group)
@@ -161,8 +162,8 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return start and end of each result's measurement, in ms since 1970, both its set's creation where neither is
-    known; empty where a result has none of these times."""
+    """Return the start and the end of each result's measurement, in ms since 1970. Where neither is known, the time
+    at which the result's set was created stands for both. Empty where one of the results has none of these times."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -175,8 +176,9 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """Return the mean logarithm of what drift changes in a factor's values; for the time to train, of the time per
-    sample."""
+    """Return the mean logarithm of a set's values in a compared quantity; for the time to train, the mean logarithm
+    of the time per sample, since drift changes the speed and not the number of samples. None where a value is
+    unknown."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())
@@ -185,8 +187,8 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
-    """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results: wider where
-    speed varies much between the runs of one."""
+    """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results:
+    `tolerance`, or, if larger, DRIFT_REACH times the spread of single runs' speed, pooled over both results."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 

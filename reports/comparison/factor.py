@@ -14,8 +14,8 @@ class Factor:
     """Quantity in which two results are compared; `cause` is its name as the cause of a difference, `show` formats a
     value with its unit.
 
-    `sign` is -1 where a larger value means less time. `more` and `less` are the verdicts on a larger and a smaller
-    difference, after multiplication by the sign.
+    `sign` is -1 where a larger value means less time. The difference between the results is multiplied by `sign`:
+    `more` is the verdict where the product is positive, `less` where it is negative.
     """
 
     unit: str
@@ -61,10 +61,12 @@ others."""
 
 
 def factor_of(name: str) -> Factor:
-    """Return the compared factor of that name, or the quantity that a kind of measurement of that name compares.
+    """Return the compared factor named `name`, or the quantity by which results of the kind of measurement `name` are
+    compared.
 
-    'quality.accuracy' is the quantity of those files of the kind 'quality' that measure accuracy instead,
-    'quality.train_s' another column of the kind's table.
+    A name with a dot stands for another quantity of a kind: 'quality.accuracy' for the accuracy in those files of the
+    kind 'quality' that measure it in place of the kind's first metric, 'quality.train_s' for a column of the kind's
+    table.
     """
     if name in FACTORS:
         return FACTORS[name]

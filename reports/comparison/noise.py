@@ -33,7 +33,7 @@ def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
     """Return the noise of a result's runs to the target: each factor's share of the spread in time to train, and
     detectable differences.
 
-    In a set whose speed varies between runs, the mean speed may deviate by more than `tolerance`.
+    `tolerance` is the drift tolerance; a larger one is assumed for a set whose speed varies much between its runs.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
     tolerances = {name: fraction_from(max(tolerance.width(name), own)) for name in ("time_to_train", "throughput")}
@@ -57,7 +57,8 @@ def noise_of_processes(result: Result, tolerance: DriftTolerance) -> Smallest | 
 
 
 def describe_sets(sets: Sequence[Result]) -> ReportDocument:
-    """Return the rows of all tables for each result set, with the detectable differences of its runs."""
+    """Return the document with the rows of all report tables for the result sets; each set's row also has the
+    detectable differences of the set's runs."""
     document = document_of(sets)
     noises = [noise_of_runs(result, tolerance) for result, tolerance in zip(sets, find_tolerances(sets), strict=True)]
     members = zip(document.configurations, noises, strict=True)

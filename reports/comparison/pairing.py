@@ -27,15 +27,15 @@ many runs."""
 
 
 class SideValues(NamedTuple):
-    """Values of one result's runs in a compared quantity, None where a run lacks the value; `moments` is
-    None for fewer than two runs."""
+    """Values of one result's runs in a compared quantity: `values` is None where any of the runs has no known value,
+    `moments` also for fewer than two runs."""
 
     values: Floats | None
     mean: float
     moments: Moments | None
     step: float
-    """Mean resolution (grid) of one result's values in a factor, as a fraction of the values; 0 for values without a
-    grid."""
+    """Mean resolution of one result's values in a factor, as a fraction of the values: the distance between
+    neighbouring values that can occur, such as from one evaluation to the next; 0 where every value can occur."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,12 @@ class Pairing:
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution (grid) of runs' logarithms in a compared quantity, the coarser of two
-        results': the least spread assumed.
+        """Return the resolution, as a fraction, of two results' values in a compared quantity: the coarser of the two
+        results' (such as the distance between evaluations). Tests assume a spread that is at least as large as it
+        implies.
 
-        Where the runs of every pair converge identically, their samples are exact, so the time has the clock's
-        resolution.
+        Where the runs of every pair converge identically, their samples to converge are exact, so the time to train
+        has only the clock's resolution.
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")
@@ -181,7 +182,8 @@ def pair_runs(
 
 
 def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
-    """Return runs by seed; empty where two runs share a seed, since it is then unknown which of them to pair."""
+    """Return runs by seed; empty where a run has no seed or two runs share a seed, since it is then unknown which of
+    them to pair."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 

@@ -19,8 +19,8 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""Probability at either end of the printed range of runs needed, an 80 % range: few runs estimate their spread
-badly."""
+"""Probability that the number of runs needed is below the printed range, and also that it is above, which makes this
+an 80 % range; a range is printed since few runs estimate their spread badly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +43,9 @@ def runs_needed(
     """Return how many runs a verdict on a difference needs; None where it needs more than 1,000, or no number is
     enough.
 
-    `margin` is the smallest effect on the scale of the differences. A true difference of that size or more needs an
-    interval that excludes zero, and a measured difference of at least `margin`; a smaller one needs an interval that
-    lies within the margin. More runs do not narrow the drift tolerance of the difference.
+    `margin` is the smallest effect on the scale of the differences. Where the true difference has that size or more,
+    a verdict needs an interval that excludes zero, and a measured difference of at least `margin`; where it is
+    smaller, an interval that lies within the margin. More runs do not narrow the drift tolerance of the difference.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
     tail, tolerance, spread = within_level or level / 2, float(difference.tolerance), _spread(difference, pairing)
@@ -70,8 +70,8 @@ def runs_needed(
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
-    """Return the detectable difference (80 % power) of a comparison with as many runs of the same spread, on the
-    factor's scale."""
+    """Return the detectable difference (80 % power) of a comparison that has as many runs, of the same spread, as the
+    measured one, on the scale of the differences (of logarithms where ratios are compared)."""
     design = Design(
         spread=_spread(difference, pairing),
         num_base=len(pairing.base),

@@ -215,9 +215,10 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     """Whether the new result is shown not to be slower, or worse, by the smallest effect or more (non-inferiority
     test)."""
     pairs_to_tell: tuple[int | None, ...] = ()
-    """Numbers of alternate pairs of runs that should suffice to exclude a regression, where it is not excluded; None
-    where more than 1,000 are needed. Where the time drifts, the second number is for the throughput, which is enough
-    where runs of equal seed converge alike."""
+    """Numbers of pairs of runs, made alternately, that should suffice to exclude a regression, where none is
+    excluded; None for a number above 1,000. For results that were measured one after the other, the first number
+    is for the time to train and the second for the throughput, which is enough where runs of equal seed converge
+    alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)

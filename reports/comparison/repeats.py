@@ -81,8 +81,8 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
-    """Read the speed of a set's runs without judging its logs; None where that fails. Runs that `known` has are not
-    read again."""
+    """Read the runs of a set, for their speed, without judging the set's logs; None where the logs cannot be read.
+    Where `known` is the result of the same logs, its runs are used and not read again."""
     if is_in_processes(record.kind):
         return find_measured(folder, record.kind, [])
     try:
@@ -108,8 +108,8 @@ def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | 
 
 
 def _has_read(result: Result, logs: Sequence[Path]) -> bool:
-    """Return whether a result's runs come from these logs, each judged by the shipped benchmark definition that it
-    names."""
+    """Return whether a result's runs were read from the log files `logs`, and state one benchmark and version for
+    which dlrmbench ships a definition."""
     named = {(run.log.benchmark, run.log.benchmark_version) for run in result.runs}
     benchmark, version = named.pop() if len(named) == 1 else (None, None)
     if benchmark not in shipped_names() or version is None or len(logs) != len(result.runs):

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
     """Read every result at or below `path`, those with logs first; `ruleset` is the official MLPerf round to judge
-    them by. Raises InputError where there is no result, DefinitionError where the round is not known or had no such
-    benchmark."""
+    them by. Raises InputError where there is no result, DefinitionError where the round is not known or did not have
+    a log's benchmark."""
     if is_document(path):
         return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
@@ -129,11 +129,13 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and the results at `news`; `base` itself is left out of several results at one path.
+    """Read the result at `base` and the results at `news`. Where a path in `news` also holds the result at `base`
+    among others, only the others are kept.
 
-    Results of the reference system named `reference` follow where benchmark and kind of measurement are the same, the
-    most similar configurations first. Labels are distinct. Raises InputError where a path holds no result, or `base`
-    several sets, ReferenceSystemError as `with_alike` does.
+    If `reference` names a reference system, its results of the same benchmark and kind of measurement follow, those
+    with the most similar configurations first. Labels are made distinct. Raises InputError where a path holds no
+    result, or `base` several sets, ReferenceSystemError where the reference system is unknown or has no result of
+    that benchmark and kind.
     """
     first = one_result(base, ruleset)
     own = {run.log.log_sha256 for run in first.runs}

@@ -29,8 +29,8 @@ from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
 TOLERANCE = REFERENCE_DRIFT
-"""Drift tolerance between sets measured on different machines at different times, as a fraction of the ratio, as in
-`compare`."""
+"""Drift tolerance between sets measured on different machines at different times, as a fraction of the ratio of their
+speeds: the tolerance that the command `compare` uses."""
 MAX_SYSTEMS = 20
 """Most reference bundles (.zip archives of other systems' results) that a set is compared with after a run."""
 _SPEED = "throughput"
@@ -41,8 +41,9 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Comparison of a set with a reference system: `ratio` of samples/s, set to reference; None within the drift
-    tolerance."""
+    """Comparison of a set with a reference system. `ratio` is the set's training samples/s over the reference
+    system's; None where the set is not shown to be faster or slower: within the drift tolerance, or where a set is
+    too noisy to tell."""
 
     system: str
     machine: str

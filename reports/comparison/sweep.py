@@ -124,8 +124,8 @@ class SweepRow:
 
     @property
     def energy_per_sample_j(self) -> float | None:
-        """Measured energy per trained sample over a configuration's runs, in joules; None unless every run has
-        both."""
+        """Measured energy per trained sample over all of a configuration's runs together, in joules; None unless both
+        the energy and the number of samples are known of every run."""
         energies = [measured_j(energy) for energy in self.energies]
         repetitions = self.result.repetitions if self.result else ()
         samples = [
@@ -152,7 +152,7 @@ class BestSide:
     """Labels of INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
     """Labels of controls, configurations that no user can have (they use the true classes of generated data): left
-    out, unless fewer than two others remain."""
+    out of the choice of the best configuration, unless fewer than two others remain."""
     verdict: str = ""
     """Verdict of the comparison where only two configurations are compared; else empty."""
     so_far: str = ""
@@ -390,8 +390,9 @@ def find_alike(best: Result, others: Sequence[Result], context: GroupContext | N
     """Return the labels of results in `others` that are not shown to be slower, or worse, than `best`, which was
     chosen by the same data.
 
-    The confidence is BEST_CONFIDENCE over all pairs: the spread of the two results decides and, where all were
-    measured alternately, also the spread of all.
+    The confidence is BEST_CONFIDENCE over all pairs. A result counts as shown to be slower by a test on the spread of
+    the two results and, where all results were measured alternately, only if a test on the spread of all results
+    shows it as well.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)

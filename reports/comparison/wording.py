@@ -1,4 +1,5 @@
-"""Words comparisons of results: one sentence for a whole comparison, and texts for verdicts, ratios and intervals."""
+"""Puts comparisons of results into words: one sentence for a whole comparison, and texts for verdicts, ratios and
+intervals."""
 
 import math
 import re
@@ -12,7 +13,8 @@ from reports.text.formatting import capital, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WIDE = 1.1
-"""Factor between a ratio and an end of its interval, above which a title or sentence shows the interval, too."""
+"""Factor by which an end of a ratio's interval must differ from the ratio for a title or a sentence to show the
+interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
@@ -111,8 +113,9 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
 
 
 def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
-    """Return 'with 2 threads against 1' where two results differ in the number of threads, which timing may have
-    chosen; empty where they do not, or the threads are among the keys that were `given`."""
+    """Return 'with 2 threads against 1' where two results differ in the number of threads, which dlrmbench may have
+    chosen by timing. Empty where the number is equal, or where `given` (keys of settings) contains the key of the
+    number of threads."""
     found = next((change for change in comparison.changes if change.name == THREADS), None)
     if found is None or THREADS in given:
         return ""
@@ -253,8 +256,8 @@ def _parts(comparison: Comparison) -> str:
     percent or more.
 
     A factor that works against the whole difference is given by its own size: 'convergence took back 1.18x' means
-    divided by 1.18. A factor without a verdict is named without its size. Empty where no factor has a verdict, unless
-    the whole has: then the words are that the cause is not shown.
+    divided by 1.18. A factor without a verdict is named without its size. Where no factor has a verdict, the words
+    are that the cause is not shown if the whole time has a verdict, else empty.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1

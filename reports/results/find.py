@@ -16,8 +16,8 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def brief_name(result: Result) -> str:
-    """Return the label of a run set without benchmark and time, as the name that a user chose; for other results the
-    label."""
+    """Return the part of a run set's label between benchmark and time, which is the name that the user chose, or a
+    digest; for a result without a folder, such as one from an export, the whole label."""
     return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
 
@@ -27,8 +27,8 @@ def brief_label(label: str, benchmark: str | None) -> str:
 
 
 def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
-    """Return the result with that label or chosen name. Raises InputError, naming the command-line `option`, for none
-    or several."""
+    """Return the result whose label or chosen name is `name`, or the only one whose label contains it. Raises
+    InputError, which names the command-line `option`, where none or several match."""
     return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
@@ -64,8 +64,8 @@ def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, .
     """Return the results with their systems' prices per hour, None where no price is given.
 
     `given` are 'NAME=PRICE', where NAME is a label, a part of one, or a reference system for all of its sets, or
-    'PRICE' for all other sets. A currency may follow the number, the same for all. Raises InputError for what is no
-    price, for several currencies, and for a name that matches none or several.
+    'PRICE' for all other sets. A currency may follow the number, the same for all. Raises InputError for a text that
+    is not a price, for several currencies, and for a name that matches none or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None

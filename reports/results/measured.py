@@ -91,7 +91,8 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
 
 
 def value_step(result: Result) -> float:
-    """Return the mean resolution (grid) of a measurement's values, as a fraction of the values."""
+    """Return the mean resolution of the values of a measurement's processes (such as that of the clock), as a
+    fraction of the values."""
     assert result.measured is not None
     steps = [_step(process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
@@ -129,5 +130,6 @@ def title_of(result: Result) -> str:
 
 
 def _step(process: Any) -> float:
-    """Return the resolution (grid) of a process's measured value, as a fraction of that value."""
+    """Return the resolution of the value that one process measured (such as that of the clock), as a fraction of the
+    value; 0 where the process's record has none."""
     return float(getattr(process, "resolution", 0.0))

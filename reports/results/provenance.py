@@ -42,7 +42,7 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
 
 def group_of(folder: Path | None) -> Group | None:
     """Return the group (pair, sweep, suite or search) in which the result set in `folder` was measured; None for a
-    set of its own."""
+    set that was measured by itself."""
     if folder is None:
         return None
     place = real_path(folder)
@@ -51,7 +51,8 @@ def group_of(folder: Path | None) -> Group | None:
 
 
 def name_of(folder: Path) -> str:
-    """Return the name of the set in `folder`: the folder's name; in a pair or sweep the set's label there."""
+    """Return the name of the set in `folder`: the folder's name; for a set in a pair or sweep, the label that the
+    pair's or sweep's record gives it."""
     name, group = real_path(folder).name, group_of(folder)
     if group is not None and not isinstance(group.record, Damage):
         name = next((side.label for side in group.record.configurations if side.folder == name), name)
@@ -70,8 +71,9 @@ def interleaving_of(folder: Path) -> str | None:
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """Return distinct labels of result sets, made from their names and folders.
 
-    Where sets of several pairs or sweeps share a name, all sets of these get their folder in front, as in
-    'beside-small-20261122T101500Z/base'. Any other repeated name gets a number.
+    Where sets of several pairs or sweeps share a name, the labels of all sets in these pairs and sweeps begin with
+    the name of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other repeated name gets
+    a number.
     """
     groups = _groups_of([folder for _, folder in places])
     used: dict[str, set[Path | None]] = {}
@@ -85,8 +87,8 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
 
 
 def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
-    """Return the folder of the group that each set was measured in, or None; every set in a sweep's folder belongs to
-    the sweep."""
+    """Return, for each result set, the folder of the group (such as a pair or sweep) that it was measured in, None
+    for a set measured by itself. Every set in a sweep's folder belongs to the sweep."""
     places = [None if folder is None else real_path(folder) for folder in folders]
     groups = {above: read_group(above) for above in {place.parent for place in places if place}}
     return [

@@ -38,7 +38,8 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""Names of the setting of the number of threads, and of the step times by which that number was chosen."""
+"""Names of two settings of a set: the number of threads, and the times of a training step by which that number was
+chosen."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -146,7 +147,9 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 
 def describe_times(choice: ChoiceRecord) -> str:
-    """Return in words the step times of each number of threads that was tried, and which of them tied.
+    """Return in words the times of a training step with each number of threads that was tried, and which of these
+    times tie with the chosen number's. For a set that answers inference queries, return the simulated queries/s
+    instead.
 
     An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
     """
@@ -178,8 +181,8 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Return the simulated queries/s of the best way for every other number of workers and threads, in percent of the
-    chosen way's.
+    """Return in words the simulated queries/s of the other numbers of workers and threads that were tried, each with
+    the fastest way of batching, in percent of the chosen setting's.
 
     The rates themselves are left out: a rate measured later, at another load of the system, would seem to contradict
     them.

@@ -53,7 +53,8 @@ _GRIDS = {
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""Function for the resolution (grid) of a quantity of RunResult, and the confidence of the quantity's interval."""
+"""Function that computes the resolution of a quantity of RunResult, and the confidence of the quantity's interval, by
+the quantity's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,7 +154,7 @@ class Result:
     interval: Interval | None = None
     turns: str | None = None
     """Folder of the sweep or suite in which processes of several configurations were measured alternately. None for a
-    set of its own, and for runs, whose logs have their start times."""
+    measurement made by itself, and for runs to a target, whose logs have their start times."""
     repetition: str | None = None
     """Digest that is equal for results that repeat each other (same configuration, code and system); None where one
     of these is not known."""
@@ -164,8 +165,8 @@ class Result:
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Cache of summaries by quantity, each with the runs summarised: computed once, also for copies with another
-    label."""
+    """Cache of summaries by the name of the summarised quantity, each with the runs that it summarises; copies of the
+    result with another label share the cache."""
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -189,7 +190,7 @@ class Result:
 
     @property
     def num_converged(self) -> int:
-        """Number of runs that reached the target; for a measurement, of its processes."""
+        """Number of runs that reached the target; for a measurement, the number of processes that measured."""
         return len(self.samples)
 
     @cached_property
@@ -199,7 +200,7 @@ class Result:
 
     @property
     def is_repeat(self) -> bool:
-        """Whether all runs also belong to earlier configurations on the page."""
+        """Whether all runs of the configuration also belong to earlier configurations on the page."""
         return bool(self.runs) and not self.drawn
 
     @property
@@ -309,7 +310,8 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """End of a set that was to grow until its mean was precise; None where the number of runs was given."""
+        """End of the growth of a set that was to get runs until its mean time was known precisely; None where the
+        number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:

@@ -1,5 +1,5 @@
-"""Words the end of a set that was to grow until its mean was known: precise, at the most runs, or by a run without a
-time."""
+"""Puts into words how a set ended that was to grow until its mean time was known precisely: with a precise mean, at
+the largest allowed number of runs, or with a run that has no time."""
 
 import math
 from dataclasses import dataclass

@@ -22,9 +22,10 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""Confidence that is printed for intervals of values on the grid of the evaluations, such as times to train. In
-simulations these intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for Student's t with
-3 degrees of freedom, and of 91 % and more of sets drawn from the shipped reference convergence points."""
+"""Confidence that is printed for intervals of values which a run can only have at its evaluations, such as times to
+train. In simulations these intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for
+Student's t with 3 degrees of freedom, and of 91 % and more of sets drawn from the shipped reference convergence
+points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
@@ -80,13 +81,15 @@ class LogSummary:
 
 
 def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> Floats:
-    """Return half the width of the confidence interval of the mean of logarithms [..., n], n at least 2.
+    """Return half the width of the confidence interval, by Student's t, of the mean of logarithms [..., n], n at
+    least 2.
 
-    Student's t. The variance is at least that of the values with one more run that ends a `step` away, as in
-    comparisons (`sample_variance`), so that equal values do not promise certainty. The interval is widened by the
-    shift of the mean if one run ended a step earlier or later: the continuity correction of a mean on a grid, of
-    which half is usual (Cox 1970, "The continuity correction"), in full because few values are skewed. Both vanish
-    where the grid is fine. `step` is a fraction of the values, one for all or [...].
+    The values lie on a grid, such as that of evaluations, whose `step` is a fraction of the values: one for all or
+    [...]. The grid has two effects, which both vanish where it is fine. The variance is at least that of equal values
+    together with one more a step away (`sample_variance`), so that equal values do not promise certainty. And the
+    interval is widened by the shift of the mean if one run ended a step earlier or later: the continuity correction
+    of a mean on a grid, of which half is usual (Cox 1970, "The continuity correction"), in full because few values
+    are skewed.
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)
@@ -94,8 +97,8 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
 
 
 def time_interval(times_s: Sequence[float], step: float) -> Interval | None:
-    """Return the confidence interval of the geometric mean of times to train, whose grid's `step` is a fraction of
-    the times.
+    """Return the confidence interval of the geometric mean of times to train, which lie on the grid of the
+    evaluations, whose `step` is a fraction of the times.
 
     None for fewer than 5 runs, or where a time is not finite: a set in which a run did not converge has no mean.
     """

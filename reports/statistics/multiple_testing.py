@@ -28,8 +28,8 @@ class TestResult:
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
-    """Test one family: differences, each with its margin (smallest effect), and further p-values, `shares`, by Holm's
-    method.
+    """Test one family of differences, each with its margin (the smallest effect), by Holm's method, together with
+    further p-values, `shares`, such as those of tests on the shares of runs that converged.
 
     Returns the results of the differences, and the Holm levels of the further p-values.
     """
@@ -58,8 +58,8 @@ def least_apart(values: Floats, confidence: float) -> float:
     (configurations).
 
     `values` [groups, rounds] were measured alternately, each group once per round. The spread is that of the
-    residuals after the means of groups and rounds: Student's t at Bonferroni's level. Noise that affected every run
-    of one group and no run of another is not in the spread of the two groups only.
+    residuals after the means of groups and rounds: Student's t at Bonferroni's level. The spread of two groups alone
+    would not contain noise that affected every run of one of them and no run of the other.
     """
     number, rounds = values.shape
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()

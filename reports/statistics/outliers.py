@@ -9,7 +9,8 @@ LEAST = 5
 """Least number of values in a set for an outlier among them to be found."""
 DEVIATIONS = 5.0
 """Least distance of an outlier from the mean of the other values, in standard deviations. By chance 2 % of sets of
-five values, independent and normal with 4 % noise, have a value that is so far and FRACTION away."""
+five values, independent and normal with 4 % noise, have a value that is this far from the mean and also at least
+FRACTION from the median."""
 FRACTION = 0.1
 """Least distance of an outlier from the median of its set's values, as a fraction."""
 

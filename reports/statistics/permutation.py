@@ -52,8 +52,8 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 
 
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
-    """Count the sums of `chosen` of the values that are at least as far from 0 as the observed sum; all values add up
-    to 0.
+    """Count the ways to choose `chosen` of the values whose sum is at least as far from 0 as the observed sum; all
+    values together add up to 0.
 
     A small number of sums is computed in full. For many, the sums within each half of the values are computed and
     sorted, and pairs of one sum of each half are counted by binary search.

@@ -47,8 +47,9 @@ class Design:
         return max(self.spread * math.sqrt(shares), 1e-12)
 
     def reaches(self, tail: float) -> Floats:
-        """Return half the widths of the difference's interval with error probability `tail` at each end, for equally
-        likely draws of the runs' measured spread."""
+        """Return half the width of the difference's confidence interval with error probability `tail` at each end.
+        The width depends on the measured spread of the runs: one value is returned for each of a number of equally
+        likely spreads."""
         unit = _unit_reaches(self.num_base, self.num_new, self.is_paired, tail)
         return np.asarray(max(self.spread, 1e-12) * unit, dtype=np.float64)
 
@@ -80,8 +81,8 @@ def smallest_difference(design: Design, level: float, margin: float, tolerance: 
 
 
 def smallest_effect(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
-    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite beyond
-    _MOST."""
+    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite where a
+    difference as large as _MOST would not be found."""
     thresholds, low, high = _thresholds(design, level, margin, tolerance), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
@@ -122,15 +123,16 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
 
 
 def _thresholds(design: Design, level: float, margin: float, tolerance: float) -> Floats:
-    """Return the values that a measured difference must exceed for a verdict, for equally likely draws of the runs'
-    measured spread."""
+    """Return the value that a measured difference must exceed for a verdict. The value depends on the measured spread
+    of the runs: one value is returned for each of a number of equally likely spreads."""
     return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), tolerance), margin))
 
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """Return half the widths of a difference's interval for runs with a true spread of 1, for equally likely draws of
-    the measured spread."""
+    """Return half the width of a difference's confidence interval for runs with a true spread of 1 and error
+    probability `tail` at each end. The width depends on the measured spread of the runs: one value is returned for
+    each of a number of equally likely spreads."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)

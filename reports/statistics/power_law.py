@@ -34,8 +34,9 @@ MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
 """Range of the exponents b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
-"""Exponent b below which its interval is taken to reach 0, a logarithmic law: the fitted curve's slope then changes
-by 2 % over a decade, that of a logarithm by nothing."""
+"""Exponent b at which the curve counts as a logarithmic law: where the lower end of the interval of b is not above
+it, that end becomes 0. The slope of a curve with this exponent changes by 2 % over a decade of C, that of a logarithm
+by nothing."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
@@ -47,8 +48,8 @@ LACK_OF_FIT = 0.001
 _NUM_FREE = 3
 """Number of free parameters of the scaling law: a, b and c."""
 _IMMATERIAL = 1e-4
-"""Residual of the sizes' mean values, for other reasons than seeds, that a fit accepts, as a share of the range of
-the means."""
+"""Residual of the sizes' means from a fitted law, as a fraction of the range of the means, that the test of lack of
+fit takes for noise however little the seeds differ."""
 METHOD = "bootstrap over seeds"
 
 
@@ -221,8 +222,9 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
 def _with_exponent(
     cost: Floats, values: Floats, exponents: Floats, *, is_bounded: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Return squared errors, a and c of the scaling law with a given exponent b, one b per row of `values` or one for
-    all rows; errors are infinite where the value would not fall with C."""
+    """Return, for each row of `values`, the squared error, a and c of the scaling law with a given exponent b;
+    `exponents` has one b per row, or one for all rows. The error is infinite where the value would not fall with C.
+    With `is_bounded`, c is at least zero."""
     power = cost[None, :] ** -exponents[:, None]
     centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
     slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)

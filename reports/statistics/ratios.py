@@ -70,23 +70,23 @@ class Difference:
         return np.asarray(2.0 * student_tail(self.degrees, -np.abs(self.mean) / self.standard_error))
 
     def apart_p(self) -> Floats:
-        """Return the two-sided significance level at which the difference's interval, widened by drift, begins to
-        exclude zero."""
+        """Return the smallest two-sided significance level at which the difference's interval, widened by the drift
+        tolerance, excludes zero."""
         return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
 
     def within_p(self, margin: Floats | float) -> Floats:
-        """Return the one-sided level at which the difference's interval, widened by drift, begins to lie within
-        ±`margin`."""
+        """Return the smallest one-sided significance level at which the difference's interval, widened by the drift
+        tolerance, lies within ±`margin`."""
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
-        """Return the one-sided significance level at which the interval of the difference times `sign`, widened by
-        drift, begins to end below `margin`."""
+        """Return the smallest one-sided significance level at which the interval of the difference times `sign`,
+        widened by the drift tolerance, ends below `margin`."""
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
-        """Return the tail probability at which the difference's interval has half width `room`; 1 where drift alone
-        is wider."""
+        """Return the tail probability at which the difference's interval, widened by the drift tolerance, has half
+        the width `room`; 1 where the drift tolerance alone is wider."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.tolerance))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
@@ -98,8 +98,8 @@ class Difference:
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
-    """Return the sample variance of logarithms along the last axis, at least that of equal values and one more a
-    `step` away.
+    """Return the sample variance of logarithms along the last axis, but at least the variance of equal values
+    together with one more that lies a `step` away.
 
     Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
     the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies a step
@@ -110,14 +110,16 @@ def sample_variance(logs: Floats, step: Floats | float) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moments:
-    """Mean and sample variance of groups of `number` runs' values, at least 2; arrays of one shape."""
+    """Mean and sample variance of the values of `number` runs (at least 2), for one group of runs or an array of
+    groups; both arrays have the same shape."""
 
     number: int
     mean: Floats
     variance: Floats
 
     def floored_variance(self, step: Floats | float) -> Floats:
-        """Return the groups' sample variance, at least that of equal values and one more that lies a `step` away."""
+        """Return the groups' sample variance, but at least the variance of equal values together with one more that
+        lies a `step` away."""
         least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
         return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
 

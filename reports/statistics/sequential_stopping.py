@@ -23,8 +23,8 @@ def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: in
     """Return the number of runs after which each growing set ends, from `min_runs` on; 0 where it does not end.
 
     `logs` [num_sets, num_runs] are logarithms of times in the order of the runs, `steps` their resolution as
-    fractions of the times. A set ends when its interval reaches at most `width` of the mean to the farther end. The
-    resolution of a set is the mean over its runs so far.
+    fractions of the times. A set ends when the farther end of its interval is at most the fraction `width` away from
+    the mean. The resolution of a set is the mean over its runs so far.
     """
     steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), logs.shape)
     is_narrow = np.zeros(logs.shape, dtype=np.bool_)

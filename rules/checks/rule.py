@@ -27,7 +27,8 @@ counted by severity."""
 ANYTHING = ""
 """Entry of `Problem.keys` for a problem after which no key or field of the log or set can be relied on."""
 BROKEN = " failed"
-"""End of the reason why a rule was skipped: a rule that it requires found an error, or was skipped for one."""
+"""End of the reason why a rule was skipped: a rule that it requires found an error, or was itself skipped because of
+an error."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -55,12 +56,13 @@ S = TypeVar("S")
 class Problem:
     """Problem that a rule found in what it judges. `place` None means the rule's own place, else the log or directory
     itself; `severity` and `remedy` None mean the rule's own. `number`: how many problems are meant, where many are
-    counted and not kept. `keys`: keys of the log, or fields, that cannot be relied on; None means the key of the
-    place, or any key where the place has none."""
+    counted and not kept. `keys`: keys of the log, or fields of another file, that other rules cannot rely on after
+    this problem; None means the key of the record at `place`, or every key where `place` is no record."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
-    """Place of the problem: a record or unreadable text in a log, a path, or None."""
+    """Place of the problem: a record or unreadable text in a log, or a path. None means the place that the rule
+    gives, else the judged log or directory itself."""
     _: KW_ONLY
     found: str | None = None
     expected: str | None = None
@@ -101,7 +103,7 @@ class Rule(Generic[S]):
     must not have failed on a key or field which this rule `reads`; `reads` None means any.
 
     `applies` returns the reason why the rule does not apply to a subject, or None where it does; `place` returns the
-    place of problems that name none, None for the subject itself.
+    place shown for a problem that names no place; None means the subject itself.
     """
 
     code: str

@@ -158,7 +158,8 @@ class SetSubject:
     files: SetFiles
     """Reader of the harness's files beside the set's logs."""
     has_broken_logs: bool = False
-    """Whether one of the set's logs has errors that no set may forgive."""
+    """Whether one of the set's logs has an error other than those that a set may forgive in one log (its run did not
+    converge, or crashed)."""
 
     @property
     def runs(self) -> tuple[RunResult, ...]:

@@ -22,10 +22,11 @@ class Verdict:
     worst first. `parts` holds the verdicts of the level below: the logs of a set, the sets of a submission, the
     submissions of a round. A level's verdict overrules those of its parts: a set may be valid although one of its
     logs is not (a run that did not converge or crashed is only a warning in the set's findings), and a submission
-    invalid although a set in it is only incomplete. "not judged" is what holds no results but those of MLPerf's other
-    benchmarks. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the MLPerf round, None
-    for benchmarks that are not MLPerf's and where the parts are of several rounds. `official` holds the opinions of
-    the official checkers on this level; their opinions on the parts are in the parts.
+    invalid although a set in it is only incomplete. `outcome` is "not judged" for files that hold no results but
+    those of MLPerf's other benchmarks, outside of recommendation. `ruleset` names the rules and `ruleset_source` how
+    they were chosen; `round` is the MLPerf round, None for benchmarks that are not MLPerf's and where the parts are
+    of several rounds. `official` holds the opinions of the official checkers on this level; their opinions on the
+    parts are in the parts.
     """
 
     subject: str

@@ -6,7 +6,7 @@ and the file's JSON Schema is generated from it.
     text = encode(record)                   # JSON text, as all files beside the logs are written
     schema = json_schema(RunRecord)         # also: dlrmbench schema run
 
-| file                                | type             | in             |
+| file                                | type             | module here    |
 |-------------------------------------|------------------|----------------|
 | extra/run_set.json                  | RunSetRecord     | run_set        |
 | extra/run_<i>/attempt_<k>/run.json  | RunRecord        | run            |
@@ -17,7 +17,7 @@ and the file's JSON Schema is generated from it.
 | systems/<system>.json               | SystemRecord     | system         |
 | manifest.json of `<dataset>/id_maps/` | IdMapManifest    | kept.id_maps   |
 | manifest.json of a checkpoint       | CheckpointManifest | kept.checkpoint |
-| hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
+| hooks.json in a repetition's folder | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
 
 Types of an extension's files are in its own records.py; `dlrmbench schema` lists all.
@@ -30,7 +30,8 @@ twice is damage. Where an attribute has a better name than its member in the fil
 `msgspec.field` holds the member's name; keyword arguments take the attribute's.
 
 The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
-one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds them.
+one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds the type of
+a kind.
 
 Nothing here imports more than msgspec and rules.logs.text.
 """

@@ -27,8 +27,8 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
     opt_base_learning_rate: PositiveAmount
     seeds: Annotated[tuple[Count, ...], Meta(min_length=1)]
     epochs_to_converge: tuple[Epochs | None, ...]
-    """Epochs that the reference run of each seed took to reach the quality target; None where a whole epoch did not
-    reach the target."""
+    """Epochs that the reference run of each seed took to reach the quality target; None for a run that did not reach
+    the target within its one epoch."""
     final_qualities: tuple[Share, ...]
     quality_mean: tuple[Share, ...]
     """Mean over the seeds of the quality at each evaluation of the reference runs."""
@@ -57,8 +57,8 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
 
 
 class BaselineSummary(Record, frozen=True, kw_only=True):
-    """Best quality that a simpler baseline model reached at any evaluation, over its grid of learning rates, for
-    comparison with the target."""
+    """Best quality that a simpler baseline model reached at any evaluation with any of the learning rates tried, for
+    comparison with the quality target."""
 
     model: str
     best_quality: Share
@@ -89,8 +89,9 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Condition(Record, frozen=True, kw_only=True):
-    """One of the conditions that a calibration asks of a quality target: (a) convergence, (b) above simpler models,
-    (c) below the oracle, (d) number of evaluations."""
+    """One of the conditions that a calibration asks of a quality target: (a) its runs converge, with little
+    variation, (b) the target is above the best quality of simpler models, (c) it is below that of the oracle (the
+    teacher model that labelled generated data), (d) evaluations take a small share of the timed run."""
 
     letter: str
     holds: bool | None
@@ -117,15 +118,15 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]
-    """Digests of the harness's code that made the reference runs; None for runs made before the digest was
-    recorded."""
+    """Digests of the harness's code that made the reference runs, each digest once; None among them stands for runs
+    made before the digest was recorded."""
     base_seed: Count
     """Seed from which the seeds of all reference runs are derived; the seeds of the runs that tuned learning rates
     are derived otherwise."""
     tuning_seeds: tuple[Count, ...]
     num_reference_runs: PositiveCount
-    """Number of first seeds at each batch size whose runs are the reference convergence points (RCPs) of that batch
-    size."""
+    """Number of seeds, counted from the first, at each batch size whose runs are the reference convergence points
+    (RCPs) of that batch size."""
     oracle_quality: Share | None
     default_batch_size: PositiveCount
     batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]

@@ -29,7 +29,8 @@ def first_link(record: RunSetRecord) -> str:
 
 
 def read_link(path: Path) -> str:
-    """Return the digest that a chain's file `path` holds; for a file without a digest, a digest that no record has.
+    """Return the digest that the text file `path`, such as extra/last_run of a result set, holds. For a file that
+    holds no digest, return the digest of its bytes, which no run's record has.
 
     Raises OSError.
     """
@@ -40,8 +41,8 @@ def read_link(path: Path) -> str:
 
 
 def follow(link: str, next_of: Mapping[str, Iterable[str]]) -> str:
-    """Return the last digest of the chain of runs that starts at `link`; `next_of` maps a digest to the digests of
-    the records that hold it."""
+    """Return the digest at the end of a chain of runs' records that starts at the digest `link`; `next_of` maps a
+    digest to the digests of the records that name it as the digest of their predecessor."""
     seen = {link}
     while (found := next(iter(next_of.get(link, ())), None)) is not None and found not in seen:
         seen.add(found)

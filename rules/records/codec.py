@@ -139,8 +139,9 @@ def encode(record: Record) -> str:
 
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a record type as files of it are written: with every member but those
-    that are UNSET by default, and no other."""
+    """Return the JSON Schema (draft 2020-12) of files that this harness writes for a record type. Members without a
+    default, and those whose default is a value, are required; members that are UNSET by default are optional; other
+    members are forbidden."""
     schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
         members, always = definition["properties"], definition.get("required", ())
@@ -152,8 +153,8 @@ def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def in_order(schema: Any) -> Any:
-    """Return a JSON Schema that msgspec made with its enumerations sorted, since msgspec keeps them in sets, and with
-    its tuples as lists."""
+    """Return a JSON Schema that msgspec made, with its parts in a fixed order: enumerations, which msgspec keeps in
+    sets, are sorted, and tuples become lists."""
     if isinstance(schema, list | tuple):
         return [in_order(part) for part in schema]
     if not isinstance(schema, dict):
@@ -210,11 +211,12 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _parse_usual(data: bytes) -> dict[str, Any] | None:
-    """Parse the bytes of a well-formed JSON object in a fifth of the time of the parser that reports defects; None
-    where that slower parser must decide.
+    """Parse the bytes of a well-formed JSON object with msgspec, in a fifth of the time of the slow parser that
+    reports defects. Return None where the slow parser has to decide: where the bytes may hold a defect such as a
+    repeated key.
 
-    In text without escapes, colons outside of keys stand in strings and are encoded as they were read: the number of
-    colons stays the same unless a key is repeated.
+    A repeated key shows in the number of colons: text without escapes, decoded and encoded again, has as many colons
+    as before unless a key was dropped as a repetition.
     """
     if b"\\" in data:
         return None
@@ -323,8 +325,9 @@ def say_expected(error: str) -> str:
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
-    """Follow one step of the path that msgspec's error message gives to an invalid value; since the path names no key
-    of a mapping, the first invalid entry of the mapping is looked up."""
+    """Follow one step of the path that msgspec's error message gives to an invalid value, and return the member's
+    name, its value and its type annotation. The path names no key of a mapping, so the first invalid entry of the
+    mapping is looked up."""
     if (name := step["name"]) is not None:
         hints = next(
             (
@@ -352,8 +355,8 @@ def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> t
 
 
 def _parts(annotation: Any, kind: Any) -> list[Any]:
-    """Return the alternatives of a type annotation that are of the given kind of type: a struct, tuple[...],
-    dict[...], Literal[...]."""
+    """Return those alternatives of a type annotation (such as the parts of a union) that are of one kind of type: a
+    struct, tuple[...], dict[...] or Literal[...]."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _parts(get_args(annotation)[0], kind)

@@ -1,5 +1,5 @@
-"""List the columns by which trials of a hyperparameter search are ranked: those of the kind of measurement, peak
-memory, and energy-delay product."""
+"""List the columns by which trials of a hyperparameter search are ranked: the quantities that the trials measure,
+peak memory, and the energy-delay product."""
 
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
@@ -14,9 +14,10 @@ ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J
 
 
 def columns_of(kind: str) -> Mapping[str, Column]:
-    """Return the columns by name that one repetition of a kind of measurement can be ranked by: time to train for
-    training runs, the kind's own table columns for others; peak memory (the accelerator's, else the process's); the
-    energy-delay product, divided by samples squared where samples are counted."""
+    """Return, by name, the columns by which repetitions of a kind of measurement can be ranked: time to train for
+    training runs, for other kinds the columns of the kind's own table; peak memory (the accelerator's, else the
+    process's); and, where energy is recorded, the energy-delay product, divided by samples squared where samples are
+    counted."""
     record = process = find_record_type(kind)
     found = [TIME_TO_TRAIN]
     if is_in_processes(kind):

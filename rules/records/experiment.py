@@ -105,8 +105,8 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     with_fit: bool
     """Whether reports fit a scaling law of quality over computed FLOP to all configurations of the experiment."""
     source: str | None
-    """Path of the run set from which the first of the two compared sets takes its configuration; None for other
-    experiments."""
+    """Path of the run set from which the first set of an A/B pair takes its configuration; None where the experiment
+    takes no configuration from a run set."""
     stop: StopRecord | None = None
     """Rule that adds repetitions to the experiment until it stops; None where the number of repetitions was given."""
 
@@ -155,8 +155,8 @@ class Group(NamedTuple):
         return isinstance(self.record, ExperimentRecord) and self.record.reads_as == "pair"
 
     def holds(self, name: str) -> bool:
-        """Return whether a folder of this name belongs to the experiment; True for every name where experiment.json
-        is damaged."""
+        """Return whether the folder `name` is one of the run-set folders of the experiment; True for every name where
+        experiment.json is damaged, since its list of folders is then not known."""
         return isinstance(self.record, Damage) or name in self.record.folders
 
 
@@ -241,8 +241,8 @@ def is_table(record: ExperimentRecord | Damage | None) -> bool:
 
 
 def trials_of(folder: Path) -> frozenset[str]:
-    """Return the folder names of the trials of a hyperparameter search in `folder`: one process each, no results by
-    themselves."""
+    """Return the folder names of the trials of a hyperparameter search in `folder`; each trial is one process, and no
+    result by itself."""
     record = read_experiment(folder)
     if not isinstance(record, ExperimentRecord) or record.reads_as != "trials":
         return frozenset()

@@ -38,8 +38,8 @@ class Measure:
     direction: Literal["higher", "lower"]
     """Whether a higher or a lower value of the compared quantity is better."""
     columns: tuple[Column, ...]
-    """Columns of a table with one row per repetition; the compared quantity has the title of its column as its name
-    for readers."""
+    """Columns of a table with one row per repetition of the measurement; the title of the compared quantity's column
+    is the name under which readers see that quantity."""
     min_effect: float = 0.03
     """Smallest difference of the compared quantity that is of interest: a fraction on a "ratio" scale, else in the
     quantity's unit."""
@@ -51,11 +51,12 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DetailTable:
-    """Additional table of a kind of measurement, in data frames, Parquet and JSON, with one row per measured process.
+    """Additional table of a kind of measurement, exported to data frames, Parquet and JSON, with one row per measured
+    process.
 
-    A member of `row` (the type of a table's row) is found by name in the record, in the process's entry, or in one of
-    the members that `parts` names; the run set adds configuration (required in each row), benchmark, system, process,
-    seed and path.
+    `row` is the type of the table's rows. The value of each of its members is found by name in the measurement's
+    record, in the process's entry, or in one of the members of that entry that `parts` names; the members
+    configuration (required in each row), benchmark, system, process, seed and path come from the run set.
     """
 
     name: str
@@ -87,8 +88,8 @@ class Measurement(Document, frozen=True, kw_only=True):
     """Names of the members that state what the user asked the measurement to do (and "benchmark"), in the order in
     which settings are shown."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
-    """Settings in which two compared measurements must agree, each with the message shown where they differ ({}
-    stands for the value of either)."""
+    """Settings in which two compared measurements must agree, each with the message shown where they differ, in which
+    the two {} stand for the values of the first and the second measurement."""
     COMMAND: ClassVar[str | None] = None
     """Command (verb) of dlrmbench that makes this kind of measurement; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
@@ -98,8 +99,9 @@ class Measurement(Document, frozen=True, kw_only=True):
     DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
-    """Version of the code that measured, set by the harness for every kind of measurement. None in files of versions
-    1 and 2, for an attempt that was cut off, and where the processes of one measurement ran different code."""
+    """Version of the code that measured, set by the harness for every kind of measurement. None in a file from before
+    the version was recorded, for an attempt that was cut off, and where the processes of one measurement ran
+    different code."""
     loads: tuple[LoadRecord | None, ...] = ()
     """Load that other processes put on the system while each measuring process ran, in the order of these processes;
     None where the load was not watched. Set by the command that starts the processes. Empty in files of earlier

@@ -242,7 +242,8 @@ class MeasuredOperators(Record, frozen=True, kw_only=True):
 
 
 class OperatorsRecord(Record, frozen=True, kw_only=True):
-    """Operators of a training step under torch.profiler; there is no part `computed`."""
+    """Operators of a training step as torch.profiler measured them; unlike the other parts of a profile it has no
+    member `computed`."""
 
     measured: MeasuredOperators
 

@@ -84,8 +84,8 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     """Energy of the timed part of a run or other measurement. RAPL counts whole CPU packages and NVML whole
     accelerators, so other processes' work is included.
 
-    The meter that a user's power command reads may cover all of these; it is then the only part. With several ranks,
-    each package and each accelerator counts once.
+    Where the user gives a power command, which may read a meter of the whole system, that meter is the only part.
+    With several ranks, each package and each accelerator counts once.
     """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where no part was measured.")] | None
@@ -101,7 +101,7 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
 
 
 class RankRecord(Record, frozen=True, kw_only=True):
-    """Host and peak memory in bytes of one rank, a process of several that measure together."""
+    """Host name, and peak memory in bytes, of one rank, a process of several that measure together."""
 
     rank: Index
     host: str
@@ -215,8 +215,8 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
     duration_s: Amount
     """Seconds that hashing the dataset took, which are not timed as part of the run."""
     sha256: Sha256
-    """Digest of the names and digests of the dataset's files; for a whole dataset of this harness its
-    dataset_sha256."""
+    """Digest of the names and digests of the dataset's files; for a dataset of this harness that was hashed whole,
+    equal to its dataset_sha256."""
     files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
 
 
@@ -383,7 +383,7 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     log_sha256: Sha256 | None
     """SHA-256 of the MLPerf log when the run closed it; None for an attempt that closed no log."""
     ranks: tuple[RankRecord, ...]
-    """Host and peak memory of each rank of a distributed run; empty for one process."""
+    """Host name and peak memory of each rank of a distributed run; empty for a run of one process."""
     traffic: TrafficRecord | None = field(name="exchange")
     """Bytes and seconds of communication between ranks; None for one process, and where the implementation does not
     report it."""

@@ -45,8 +45,8 @@ class GivenField(Record, frozen=True, kw_only=True):
 
 
 class ColumnLookRecord(Record, frozen=True, kw_only=True):
-    """Counts over the cells of one column of a user's file that data was prepared from: in the training split, then
-    in the evaluation split."""
+    """Counts of cells of one column of the user's file that a dataset was prepared from. Each pair of counts is of
+    the training split, then of the evaluation split."""
 
     name: str
     kind: Literal["number", "category"]
@@ -56,7 +56,8 @@ class ColumnLookRecord(Record, frozen=True, kw_only=True):
     """Cells of a categorical column whose value is rare in the training split, or absent from it: in the training
     split, then in the evaluation split."""
     num_distinct: Count | None
-    """Number of distinct values of the column in the training split, for a category with a dictionary; else None."""
+    """Number of distinct values in the training split of a categorical column whose values are numbered by a
+    dictionary; None for other columns."""
     auc: float | None
     """ROC AUC of this column's values as the only predictor, on the first rows of the evaluation split."""
 
@@ -77,7 +78,8 @@ class DataLookRecord(Record, frozen=True, kw_only=True):
     positives: dict[Literal["train", "eval"], Annotated[float, Meta(ge=0, le=1)]]
     """Share of labels that are 1, by split; for soft labels (probabilities) their mean."""
     columns: tuple[ColumnLookRecord, ...]
-    """Statistics of each of the dataset's columns, up to a fixed number of columns; numbers before categories."""
+    """Statistics of each of the dataset's columns, up to a fixed number of columns: numerical columns first, then
+    categorical ones."""
     num_columns: Count
     remarks: tuple[str, ...] = ()
     """Possible defects of the dataset, one sentence each."""
@@ -153,8 +155,8 @@ class ChosenProductRecord(Record, frozen=True, kw_only=True):
 
 
 MATMUL_FILE = "matmul.json"
-"""Name of the file, on a run set's page and in its package, with the forms (library calls) chosen for a step's matrix
-products."""
+"""Name of the file, on a run set's report page and in its submission package, that lists the forms (library calls)
+chosen for a training step's matrix products."""
 
 
 class MatmulRecord(Record, frozen=True, kw_only=True):
@@ -208,7 +210,7 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
     """Most items in one call of the model, which may combine several queries; None where every query is a call of its
     own."""
     split_items: PositiveCount | None
-    """Number of items in a query from which the query is split over all workers; None where only `batch_items` splits
+    """Number of items from which on a query is split over all workers; None where only `batch_items` splits
     queries."""
     queries_per_s: PositiveAmount
     """Simulated queries per second, from the times of calls measured on all workers at once: the highest rate within
@@ -267,8 +269,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:
-        """Return how the time of a training step in bf16 compares with that in fp32, equal within the factor `TIE`;
-        None where either was not timed."""
+        """Return whether a training step in bf16 was slower than, about as fast as (within the factor `TIE`), or
+        faster than one in fp32; None where either was not timed."""
         if (chosen := self.chosen_way) is None or self.in_fp32 is None:
             return None
         ratio = chosen.step_s / self.in_fp32.step_s
@@ -282,8 +284,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def tied(self) -> tuple[StepTimeRecord, ...]:
-        """Return the settings with other thread counts whose step times are within the factor `TIE` of the chosen
-        setting's."""
+        """Return the timed settings with another number of threads than the chosen setting's whose step times equal
+        that setting's within the factor `TIE`."""
         chosen = self.chosen_way
         others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
@@ -316,8 +318,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     environment: dict[str, Any]
     preflight: tuple[PreflightCheck, ...]
     code_sha256: Sha256 | None
-    """Digest of the harness's code that began the run set; each run's record has that of the code that ran. None
-    before version 3."""
+    """Digest of the harness's code that began the run set; each run's record has the digest of the code that made the
+    run. None in a file from before the digest was recorded."""
     until: UntilRecord | None
     """Confidence interval of the mean time to train at which the set stops growing; None where the number of runs was
     given."""

@@ -135,8 +135,8 @@ def _digest(place: Path) -> str:
 
 
 def _read_last(place: Path) -> str | None:
-    """Return the digest of the last run's record that the file extra/last_run (`place`) holds; None where it is a
-    link, or cannot be read as a file."""
+    """Return the digest of the last run's record that the file extra/last_run (`place`) holds; None where the file is
+    missing, is a symbolic link (which may lead elsewhere), or cannot be read."""
     try:
         return read_link(place) if place.is_file() and not place.is_symlink() else None
     except OSError:

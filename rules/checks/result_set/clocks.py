@@ -1,5 +1,5 @@
-"""Compare the length of runs in their logs with a second clock's, and judge what happened in the runs' processes
-before run_start."""
+"""Compare the time of runs in their logs with the time that a second clock (usually that of a separate process)
+measured, and judge what happened in the runs' processes before run_start."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,19 @@ from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
 LATE_S, LATE = 0.25, 0.01
-"""Tolerance by which the second clock's time of a run (the timekeeper's, a separate process) may exceed the log's:
-seconds, and a share of the run in addition. In 376 honest runs, on two cores with up to 25 busy processes, a parent's
-time was from 54 ms shorter to 18 ms longer."""
+"""Tolerance by which a run's time by its timekeeper (a separate process with a clock of its own) may exceed the time
+in its log: seconds, plus a fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the
+time that the parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerance by which the second clock's time of a run may exceed the log's where an earlier version or the run itself
-kept that clock: the larger of seconds and a share; or, for all runs together, the same seconds in total and a larger
-share of each run."""
+"""Tolerances between a run's time by a second clock and the time in its log. Where the second clock was not a
+timekeeper's, but an earlier version's or that of the run's own process, it may exceed the log's time by the larger of
+the seconds and the first fraction. All runs of a set together, whatever their second clocks, are at fault where the
+excesses add up to more than the seconds and each is above the second fraction of its run."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
 """Tolerance for the time from run_stop until the log was closed, by the system's calendar, which may be set
 meanwhile: the larger of seconds and a share of the run."""
 LAUNCHED = "the world's size"
-"""Source of the number of ranks, in run_set.json, that shows that torchrun or srun started the ranks."""
+"""Source of the number of ranks, as run_set.json states it, where torchrun or srun started the ranks."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
 """Paths of the sitecustomize files (executed when Python starts) that distributions of Python ship."""
 
@@ -105,8 +106,9 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of one run by the second clock in its record: no such clock, a shorter time in the log, late
-    lines, or a log closed late; `name` is the record's path in the set."""
+    """Yield the problems of one run by the second clock in its record: no second clock timed the run, the log states
+    a shorter time than that clock measured, the log's lines reached the timekeeper late, or the log was closed late;
+    `name` is the record's path in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -146,7 +148,8 @@ def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
     """Yield a problem where run_start or run_stop reached the timekeeper (the process that times the run) much later
-    than its stamp, the run is longer than its process lived, or the timekeeper was delayed."""
+    than the time stamp in the log says, the log's run is longer than its process lived, or the timekeeper was
+    delayed."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(

@@ -17,8 +17,8 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""Tolerance, in seconds of the system's calendar, for times in a set's records that must be before or after a run's
-stamps."""
+"""Tolerance in seconds, by the system's calendar, with which a time in a set's records must be before the first, or
+after the last, time stamp of a run's log."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system description that its submitter may complete after the runs were made."""
@@ -95,8 +95,8 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
-    """Yield problems where a set's record and a log differ in settings by which comparisons recognise the set: batch
-    size and implementation."""
+    """Yield a problem where a log has another batch size or implementation than the set's record: comparisons
+    identify a set by these settings."""
     given = {key: entry.value for key, entry in record.config.items()}
     code, model = given.get("runtime.implementation"), given.get("runtime.model")
     name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")
@@ -111,8 +111,8 @@ def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
 
 
 def _label(code: object) -> str:
-    """Return a name as logs write it: of an object in a file without the file's folder, with the beginning of the
-    file's digest."""
+    """Return the name of an implementation or a model as logs write it: for an object in a Python file, the file's
+    name without its folder, and 12 digits of the file's digest."""
     text = str(code)
     return _DIGEST.sub(r"@\1", text.rpartition("/")[2]) if ".py:" in text else text
 

@@ -20,7 +20,8 @@ _SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
-    """Part of scaling.json (the official tool's factor on the score) that is read."""
+    """Part that is read of scaling.json, the file in which the official tool states the factor on a result's
+    score."""
 
     scaling_factor: float
 
@@ -91,8 +92,9 @@ def _is_open(subject: SetSubject) -> bool:
 
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
-    """Return the Olympic mean of the set's epochs to converge, computed from train_samples; None where no log's
-    train_samples contradicts its epoch_num."""
+    """Return the Olympic mean of the set's epochs to converge, computed from train_samples for each log whose
+    train_samples contradicts its epoch_num; None where no log's does, for logs of this harness, and for unknown
+    benchmarks."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None

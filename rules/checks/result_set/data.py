@@ -1,5 +1,5 @@
-"""Compare the digests of the data that runs of this harness read, as each attempt measured them, with those of its
-log and of the definition."""
+"""Compare the digest of the dataset that a run of this harness read, computed after the run from the files that it
+had open, with the digests in the run's log and in the benchmark's definition."""
 
 import shlex
 from collections.abc import Iterator
@@ -106,8 +106,8 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
 
 
 def _how_to_mend(subject: SetSubject) -> str:
-    """Return the advice on how to restore the dataset in the folder that the run set's record (extra/run_set.json)
-    names."""
+    """Return the advice on how to restore the dataset, with the folder that the run set's record (extra/run_set.json)
+    names for it."""
     record = subject.files.run_set
     folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
     return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")
@@ -116,7 +116,8 @@ def _how_to_mend(subject: SetSubject) -> str:
 def _judge_copy(
     copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | None, remedy: str
 ) -> Iterator[Problem]:
-    """Yield the problems of one copy of the dataset as some ranks of a run read it."""
+    """Yield the problems of one copy of the dataset that some ranks of a run read: a file changed during the run, or
+    a digest other than the one expected."""
     for file in copy.files:
         if file.opened != file.hashed:
             is_ctime_alone = replace(file.hashed, ctime_ns=file.opened.ctime_ns) == file.opened

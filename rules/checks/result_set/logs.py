@@ -160,8 +160,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: str | None) -> bool:
-    """Return whether train_samples divided by the epochs trained is the same in all logs, within rounding, so that
-    train_samples states the samples trained."""
+    """Return whether train_samples divided by the epochs trained is the same in all logs, within rounding; if so,
+    train_samples states the number of samples trained and not the dataset's size."""
     ratios = []
     for log in logs:
         samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
@@ -172,8 +172,8 @@ def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: 
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
-    """Yield problems where the set's logs differ in a key's value; a log without run_stop may lack the key, since its
-    run may not have come to it (ST104, ST116)."""
+    """Yield problems where the set's logs differ in a key's value. A log without run_stop may lack the key, since its
+    run may have ended before it logged the key (ST104, ST116 report this)."""
     compared = [log for log in subject.logs if log.all(key) or log.all(keys.RUN_STOP)]
     values = [log.value(key) for log in compared]
     if _are_same(values) or len(set(map(repr, values))) < 2:
@@ -201,8 +201,8 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
 
 
 def _are_same(values: Sequence[object]) -> bool:
-    """Return whether all values are equal and of one JSON type that logs usually hold; faster than comparing them as
-    texts."""
+    """Return whether all values are equal and of one JSON type: string, whole number, boolean or null. This test is
+    faster than comparing the values as texts, which decides for other types."""
     kind = type(values[0]) if values else None
     return kind in (str, int, bool, NoneType) and all(type(each) is kind and each == values[0] for each in values)
 

@@ -89,7 +89,7 @@ def record_of(subject: SetSubject, log: RunLog) -> Path | None:
 
 
 def root_of(subject: SetSubject) -> Path:
-    """Return the folder of a run set of this harness, which holds extra/."""
+    """Return the folder, which holds extra/, of the run set of this harness whose logs are judged."""
     assert subject.result_set.root is not None
     return subject.result_set.root
 
@@ -104,8 +104,8 @@ def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
 
 
 def read_ms(text: str | None) -> int | None:
-    """Return a time that a record states as text in milliseconds since 1970; None where the text is not a time with
-    its time zone."""
+    """Return the milliseconds since 1970 at a time that a record states as ISO 8601 text; None for a text that is not
+    a time with its time zone."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
@@ -193,8 +193,8 @@ def _evaluations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
 
 
 def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
-    """Yield contradictions between the intervals of a log's stamps and the durations, measured by a monotonic clock,
-    that must fit inside them."""
+    """Yield contradictions between a log and its run's record: a training block or an evaluation that takes less time
+    by the log's stamps than a monotonic clock measured inside it."""
     for name, start_key, stop_key, measured in (
         ("block", keys.BLOCK_START, keys.BLOCK_STOP, [block.duration_s for block in record.blocks]),
         ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [evaluation.duration_s for evaluation in record.evaluations]),

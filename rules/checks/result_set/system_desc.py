@@ -38,7 +38,7 @@ _MEANINGFUL = (
 descriptions leave many empty."""
 _BEYOND_33 = ("system_type", "host_network_card_count")
 _CORES = ("host_processor_core_count", "host_processor_vcpu_count")
-"""Fields of a system description of which one is required, except for a preview system."""
+"""Fields of a system description of which at least one is required, except for a preview system."""
 _NODES = re.compile(r"(\d{1,6})x")
 _METADATA = 'submission_rules.adoc, "<system_desc_id>.json metadata"'
 _SOURCE = f"mlperf_logging system_desc_checker; {_METADATA}"

@@ -19,8 +19,8 @@ _EVALUATION = (
     "called samples there, which are iterations"
 )
 _OFF_BY_STEPS = 2
-"""Number of training steps by which an interval between evaluations may differ from the rule's: implementations count
-the step at its start or its end."""
+"""Number of training steps by which an interval between evaluations may differ from the interval that the rule
+demands: some implementations count a step at its start, others at its end."""
 _MATERIAL = 0.02
 """Deviation of an interval between evaluations from the interval that the rule demands, as a fraction, up to which
 the difference is only a warning."""
@@ -38,8 +38,9 @@ _OF_PROGRESS = (
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _APART_MS, _APART = 1e3, 0.1
-"""Delay between two evaluations of one epoch_num from which on the later one is no other rank's record of the same
-evaluation: milliseconds, and a share of the run."""
+"""Delay between two evaluations with the same epoch_num above which they count as two evaluations: up to this delay
+the later one may be another rank's record of the same evaluation. The larger of the milliseconds and the fraction of
+the run."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:

@@ -119,9 +119,10 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Yield a problem where a train_samples other than the dataset's size is not the number of samples trained by the
-    last evaluation's epoch_num either. Without an epoch_num, or within 1 % of it, the dataset's size is expected. The
-    log does not show which of two differing numbers is wrong; the batch size that would explain both often does."""
+    """Yield a problem where train_samples differs both from the dataset's size and from the samples trained by the
+    last evaluation's epoch_num. Without an epoch_num, or where train_samples is within 1 % of the dataset's size, the
+    dataset's size is expected. The log does not show which of two contradicting numbers, train_samples or epoch_num,
+    is wrong; the batch size that would explain both often does."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
@@ -161,8 +162,9 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size at which the number of steps that gives `number` samples at batch size `batch` gives
-    `trained` samples; None where there is none. Logs count the last step or leave it out: the count that gives the
+    """Return the batch size with which the log's number of steps gives `trained` samples, where that number of steps
+    gives `number` samples at the log's batch size `batch`; None where the two numbers of samples differ by more than
+    a factor of 10, or for fewer than two steps. Logs count the last step or leave it out: the count that gives the
     rounder batch size is taken."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:

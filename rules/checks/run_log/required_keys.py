@@ -129,7 +129,7 @@ EITHER_OR = (
     (keys.EVAL_START, keys.BLOCK_START),
     (keys.EVAL_STOP, keys.BLOCK_STOP),
 )
-"""Pairs of keys of which a log must hold at least one (common.yaml, AT_LEAST_ONE_OR)."""
+"""Pairs of mllog keys: of each pair, a log must hold at least one (common.yaml, AT_LEAST_ONE_OR)."""
 TENSORS_OF_DLRM = (
     "embeddings",
     *(f"bottom_mlp_dense{i}" for i in range(1, 4)),
@@ -147,8 +147,8 @@ class RequiredKey(NamedTuple):
 
 
 def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
-    """Return the requirement on each key that this log must hold, without the keys that a crashed run lost, or that
-    another optimizer than the definition's does not have."""
+    """Return the requirement on each mllog key that this log must hold. Keys that a crash prevented from being logged
+    are left out, and so are hyperparameters of the definition's optimizer where another optimizer trained."""
     return _keys_of(subject)[0]
 
 
@@ -208,8 +208,8 @@ def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
     crash.
 
     A run crashed where its log has init_start, no run_stop and no evaluation that met the target. Settings, and keys
-    of earlier phases than the last one logged, count as missing, not as lost. No log of this harness is lost in part:
-    an interrupted run is no result.
+    of earlier phases than the last one logged, count as missing, not as lost. None are lost in logs of this harness,
+    where an interrupted run is no result.
     """
     log, benchmark = subject.log, subject.benchmark
     if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP) or not log.all(keys.INIT_START):

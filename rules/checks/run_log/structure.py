@@ -36,7 +36,8 @@ _MAX_KEY_CHARS = 60
 _NEAR = 0.85
 _KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
-"""Keys whose metadata rules read: training progress, status, tensors, and the source line that logged a seed."""
+"""Keys of those records in which rules read the metadata: training progress, status, tensors, and the source line
+that logged a seed."""
 _rule = partial(rule, requires={"ST101"}, reads=())
 """Decorator of the rules on a log's structure: they are judged whatever other rules find, except where no key of the
 log can be relied on."""
@@ -220,8 +221,8 @@ def _second_run(log: RunLog) -> LogLine | None:
 
 
 def _says(line: LogLine) -> str:
-    """Return the time stamp of a run_start or run_stop, and its status where it has one, as text: the part that bears
-    on the result."""
+    """Return, as text, the parts of a run_start or run_stop record on which the result depends: its time stamp, and
+    its status where it has one."""
     status = line.metadata.get(keys.STATUS)
     return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 

@@ -22,7 +22,7 @@ NO_MILLISECONDS = 1e12
 seconds."""
 END_MS = 4_102_444_800_000
 _METHOD_CHARS = 240
-"""Most characters shown of a log's sentence on how a cache was cleared, or why it was not."""
+"""Most characters that a message shows of a log's text on how a cache was cleared, or why it was not."""
 
 
 @rule(
@@ -320,8 +320,8 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _severity_of_stamp(subject: LogSubject, line: LogLine) -> Severity:
-    """Return the severity of an impossible time stamp in a log: a stamp of 0 outside the run means that no time was
-    taken, and none is needed there."""
+    """Return the severity of an impossible time stamp in a log: in official logs only info for a stamp of 0 outside
+    the run, where it means that no time was taken, and none is needed."""
     if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line)):
         return "error"
     return "info" if line.time_ms == 0 and subject.is_outside(line) else "warning"

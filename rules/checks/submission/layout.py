@@ -1,8 +1,9 @@
 """Judge the tree of an organisation's submission: names, layout, links, sizes, and whether it holds code for the
 results.
 
-Published rounds hold trees that differ from the text in benchmarks/, which may hold anything, and were accepted. So a
-defect below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
+In published rounds, accepted submissions hold trees below benchmarks/ that differ from what the text of MLPerf's
+rules demands. So a defect below systems/ and results/, which the official tools read, is an error; elsewhere a
+warning.
 """
 
 import re

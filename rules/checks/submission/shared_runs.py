@@ -26,13 +26,13 @@ _Place = tuple[RunResult, JudgedSet]
 """Place of a run: its result, and the judged set that holds it."""
 _FEWEST_SHARED = 2
 _NEAR = 5e-6
-"""Difference of the qualities of runs of different sets below which the runs count as copies. Across sets there are a
-hundred times as many pairs of runs as inside them, of which the nearest published ones are 4.9e-5 apart: a tenth of
-that is no chance."""
+"""Difference of qualities, at every evaluation, below which runs of different result sets count as copies. The
+nearest published runs within one set are 4.9e-5 apart. Different sets have a hundred times as many pairs of runs, so
+only a tenth of that distance is too near to be chance."""
 
 _MOST_NEAR = 100
-"""Most runs with about the same first quality that are kept to compare later runs with, so that a tree of many copies
-takes no hours."""
+"""Most runs with about the same first quality that are kept for comparison with later runs, so that a submission with
+many copies of one run does not take hours to judge."""
 
 
 class _Twin(NamedTuple):

@@ -23,7 +23,7 @@ _VALUES = (
 
 class EventRecord(Record, frozen=True, kw_only=True):
     """Event during an experiment, time-stamped and written by the process that starts the measured processes, outside
-    the time that those measure.
+    the timed parts of their measurements.
 
     Within one schema_version members, events and values are only added.
     """

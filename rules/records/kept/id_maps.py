@@ -13,7 +13,7 @@ tables."""
 
 class IdMapManifest(Document, frozen=True, kw_only=True):
     """Map from categorical ids to rows of smaller embedding tables: an int32 array [ids, k] for each table with fewer
-    rows than ids.
+    rows than ids, with k rows whose sum is an id's embedding.
 
     The manifest is in the folder of the arrays, and is written last, so that a folder without it is incomplete.
     """

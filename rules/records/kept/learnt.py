@@ -11,8 +11,8 @@ LEARNT_FOLDER = "place"
 
 
 class LearntManifest(Document, frozen=True, kw_only=True):
-    """Manifest of a network that predicts the cost of sets of embedding tables on a device, or of a policy that
-    places tables on devices; it is written last.
+    """Manifest of a neural network that predicts the cost of sets of embedding tables on a device, or of a policy
+    that places tables on devices. The manifest is written last, so that a folder without it is incomplete.
 
     `reference_models.distributed.search` describes the arrays.
     """

@@ -33,8 +33,8 @@ class PublishedResult(Record, frozen=True, kw_only=True):
     """Score of the result in minutes, computed from its logs: the Olympic mean of the times to train, times
     `rcp_factor`."""
     rcp_factor: PositiveAmount
-    """Factor by which the test against reference convergence points (RCPs) scales the result's time; 1 where it
-    changes nothing, or there are no points."""
+    """Factor by which the test against reference convergence points (RCPs) scales the result's time; 1 where the test
+    changes nothing, or where there are no RCPs."""
     num_runs: Count
     repository: Annotated[str, Meta(max_length=200)] | None
     """Name of MLPerf's repository that holds the result's logs; None where the folder's name names no round."""

@@ -27,8 +27,8 @@ class WeightsManifest(Document, frozen=True, kw_only=True):
     samples_count: Count
     """Number of samples that the run trained on in total."""
     quality: float | None
-    """Quality of the stored weights, unchanged since, at the run's last evaluation; None where they were not
-    evaluated."""
+    """Quality of the stored weights at the run's last evaluation, after which no training step changed them; None
+    where the weights were not evaluated."""
     log_sha256: Sha256
     """SHA-256 of the run's MLPerf log, which ties the weights to the run."""
     id_map_sha256: Sha256 | None = None

@@ -42,8 +42,8 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]
     started_utc: str | None = None
-    """Time at which the process started by the system's clock, which shows whether two measurements alternated. None
-    in files of earlier versions."""
+    """Time, by the system's clock, at which the process started: the times of two measurements' processes show
+    whether the two alternated. None in files of earlier versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 

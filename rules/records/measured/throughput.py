@@ -33,7 +33,8 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     num_samples: PositiveCount
     duration_s: PositiveAmount
     stated_samples_per_s: PositiveAmount = field(name="samples_per_s")
-    """Samples per second as written in the file; `samples_per_s` is computed from samples and duration."""
+    """Training samples per second as the file states them; the property `samples_per_s` is computed instead from the
+    number of samples and the duration."""
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
@@ -43,8 +44,8 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...]
     traffic: TrafficRecord | None = field(name="exchange")
     started_utc: str | None = None
-    """Time at which the process started by the system's clock, which shows whether two measurements alternated. None
-    in files of earlier versions."""
+    """Time, by the system's clock, at which the process started: the times of two measurements' processes show
+    whether the two alternated. None in files of earlier versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
