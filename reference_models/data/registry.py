@@ -38,7 +38,7 @@ def find_data(kind: str) -> DataSpec:
 
 
 def examples() -> Mapping[str, str]:
-    """Return the shipped benchmark from which `init` starts a definition, by kind of data for which there is one."""
+    """Return the shipped benchmark from which `init` starts a definition, by kind of data that has one."""
     names = {kind: find_data(kind).example for kind in DATA_KINDS}
     return {kind: example for kind, example in names.items() if example is not None}
 
@@ -57,8 +57,8 @@ def compute_dataset_digest(data: DataConfig) -> str:
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """Return a dataset's folder: `<root>/<name>-<digest>`, but `root` itself if it holds a manifest, or data that is
-    read in its owner's files."""
+    """Return a dataset's folder: `<root>/<name>-<digest>`; but `root` itself if it holds a manifest, or if the data's
+    files are read in place, as their owner wrote them."""
     root = DEFAULT_ROOT if root is None else root
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():

@@ -80,7 +80,8 @@ class DataSpec:
     section: type[Any] = DataSection
     """Record class of section [data] of a definition, from which the JSON schema of definitions is made."""
     parse: Callable[[Mapping[str, Any]], DataConfig] | None = None
-    """Function that reads section [data] of a definition (ConfigError names the field); None for a `DataSection`."""
+    """Function that reads section [data] of a definition, and raises ConfigError naming the wrong field; None if the
+    section is read as the class `section` alone."""
     takes_sizes_from_files: bool = False
     """Whether num_embeddings (rows of each table) may be left out of [data], since the data's files determine it."""
     has_one_id_per_table: bool = False
@@ -92,9 +93,11 @@ class DataSpec:
     layout: Layout = CLICKS
     """Arrays of a split in files, and the class of the batches that its reader returns and a model accepts."""
     soft_layout: Layout | None = None
-    """Layout (arrays, class of batches) of data whose labels are shares from 0 to 1; None if labels cannot be so."""
+    """Layout (arrays, class of batches) of data whose labels are shares from 0 to 1; None if this kind of data cannot
+    have soft labels."""
     generate: Callable[[DataConfig], "Parts"] | None = None
-    """Function that returns the parts of a generated dataset (ConfigError as `check`); None for other data."""
+    """Function that returns the tasks that generate a dataset, and the function that does a task, or raises
+    ConfigError for parameters or sizes that this kind of data cannot have; None for data that is not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
     """Function (data, split) that returns the best possible scores, and the labels, of a generated split's samples,
     as the quality metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64

@@ -76,8 +76,8 @@ def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Ten
 
 
 def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a gradient bucket by PyTorch's PowerSGD hook; while collective calls are counted, wait for it and count
-    the bytes of its matrices."""
+    """Average a gradient bucket by PyTorch's PowerSGD hook; while a counter of collective calls is active, wait for
+    the hook's exchange and count the bytes of its matrices."""
     counter = active_counter()
     if counter is None:
         return powerSGD_hook.powerSGD_hook(state, bucket)
@@ -95,7 +95,8 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
 
 
 def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
-    """Make a model's ranks exchange gradients as `grad_comm` says; "dense" is DistributedDataParallel's default.
+    """Make a model's ranks exchange gradients by the scheme named in `grad_comm`; "dense" is
+    DistributedDataParallel's default exchange.
 
     The hooks have a process group of their own: PowerSGD's later rounds begin in callbacks, at different moments on
     different ranks, and would otherwise mix with the embedding exchange of other ranks.

@@ -1,8 +1,8 @@
 """Sending of the next batch's ids to the ranks that hold their embedding rows, while the current batch is computed.
 
 The idea is that of TorchRec's TrainPipelineSparseDist, which rewrites a traced model; here the model takes ids that
-have been sent. On GPUs copies and exchanges are on a stream of their own. Results equal those of training batch by
-batch. Not run on GPUs.
+have been sent. On GPUs copies and exchanges are on a stream of their own. Results equal those of training without
+sending ahead. The module has not been run on GPUs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -66,8 +66,8 @@ class _OnTheWay(Generic[B]):
 
 
 class InputAhead(Generic[B]):
-    """Sender of the next batch's ids to the ranks of their rows; every rank makes the same calls in the same
-    order."""
+    """Sender of the next batch's ids to the ranks that hold their embedding rows; every rank makes the same calls in
+    the same order."""
 
     def __init__(self, tables: Any, device: torch.device) -> None:
         self._tables, self._device = tables, device
@@ -88,7 +88,8 @@ class InputAhead(Generic[B]):
                 self._sent.ids = self._sent.counts.wait()
 
     def take(self, batch: B) -> tuple[torch.Tensor, SentIds, torch.Tensor]:
-        """Return dense features, ids and labels of `batch` on the device, in the order of the current stream.
+        """Return dense features, ids and labels of `batch` on the device; work on the current CUDA stream waits for
+        them.
 
         Ids of a batch that was not sent ahead, such as an epoch's first, are sent now.
         """

@@ -30,7 +30,8 @@ _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 class Rendezvous:
     """Rank of this process, and the notes (a key-value store) that it shares with all other ranks.
 
-    Notes raise RuntimeError if their server is gone, and wait without end if it hangs.
+    Reading or writing a note raises RuntimeError if the store's server is gone, and waits without end if the server
+    hangs.
     """
 
     rank: int
@@ -65,9 +66,9 @@ def rendezvous(
 ) -> Rendezvous:
     """Wait until every rank has joined; `on_waiting` is called with a message if that takes more than some seconds.
 
-    `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if the variables are missing, wrong or of
-    another number of ranks, DeviceError on every rank if two have the same GPU, and WorldError if a rank does not
-    join within `timeout_s`.
+    `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if torchrun's environment variables are missing,
+    wrong or of another number of ranks, DeviceError on every rank if two ranks have the same GPU, and WorldError if a
+    rank does not join within `timeout_s`.
     """
     environ = os.environ if environ is None else environ
     rank, size, address, port = _read(environ, num_ranks)

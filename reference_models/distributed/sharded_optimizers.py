@@ -13,7 +13,8 @@ from reference_models.config.sections import TrainConfig
 from reference_models.training.optimizers import SparseAdagrad, adagrad_options
 
 WHOLE_ROWS = 1000
-"""Most rows of a replicated table whose optimizer computes all rows instead of listing the rows that changed."""
+"""Most rows of a replicated table all of whose rows the optimizer computes; of larger tables it lists the rows that
+changed."""
 _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -33,7 +34,7 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
 
 
 def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
-    """Return the modules of this rank's tables that FBGEMM updates, also from the lists in which TorchRec keeps
+    """Return the modules of this rank's tables that FBGEMM updates, also those in the lists in which TorchRec holds
     lookups.
 
     A list is no module, so `model.modules()` does not descend into it.
@@ -46,7 +47,7 @@ def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCo
 class FusedTablesOptimizer:
     """Optimizer interface of the tables that this rank holds, whose updates FBGEMM runs inside the backward pass.
 
-    A rank may hold no such table; the settings are then those that its tables would have had.
+    If the rank holds no such table, the settings are those that its tables would have had.
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
@@ -69,7 +70,8 @@ class FusedTablesOptimizer:
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
 
     def _built_rate(self, base: float) -> float:
-        """Return the learning rate that the FBGEMM tables have: `base` itself if it equals their 32-bit value."""
+        """Return the learning rate that the FBGEMM tables have: `base` itself if the tables hold `base` rounded to 32
+        bits."""
         found = self._tables[0].get_learning_rate() if self._tables else base
         return base if found == torch.tensor(base, dtype=torch.float32).item() else found
 

@@ -52,8 +52,8 @@ FORMULAS: dict[str, str] = {
 }
 _WHOLE = (torch.int64, torch.int32)
 MESSAGE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Bytes of a message of the bandwidth test, by device type; between GPUs starting a transfer takes as long as 1
-MiB."""
+"""Bytes of a message of the bandwidth test, by device type; between GPUs the message is larger, since starting a
+transfer takes as long as sending 1 MiB."""
 _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
@@ -103,7 +103,8 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     synchronised before each time stamp, and work before a call is not counted as the call's.
 
     The content follows from the call: averages are of dense gradients, only evaluation gathers to one rank, whole
-    numbers are ids in the forward pass and parts of sparse gradients in the backward pass, as `during` says.
+    numbers are ids in the forward pass and parts of sparse gradients in the backward pass; the context manager
+    `during` sets the pass.
     """
 
     def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
@@ -171,7 +172,7 @@ def now_s(device: torch.device) -> float:
 
 
 def active_counter() -> CollectiveCounter | None:
-    """Return the counter of collective calls that is active in this thread; None without one."""
+    """Return the counter of collective calls that is active in this thread; None if none is active."""
     mode = _get_current_dispatch_mode()
     return mode if isinstance(mode, CollectiveCounter) else None
 
@@ -183,7 +184,8 @@ def _first(args: Any) -> torch.Tensor:
 
 
 def _wait(result: Any) -> None:
-    """Wait for the collective call whose result this is, wherever the result holds torch's work object."""
+    """Wait until the collective call with the result `result` has ended: wait for every work object of torch in the
+    result."""
     parts = result if isinstance(result, tuple | list) else (result,)
     for part in parts:
         wait: Callable[[], Any] | None = getattr(part, "wait", None)
@@ -192,8 +194,8 @@ def _wait(result: Any) -> None:
 
 
 class TrafficTimes(NamedTuple):
-    """Seconds of a plain training step, and of a rank's waiting for collective calls in the next step, which counts
-    them."""
+    """Seconds of a plain training step, and the seconds that a rank waits for collective calls in the next step, in
+    which they are counted."""
 
     step_s: float
     all_to_all_s: float
@@ -227,9 +229,10 @@ def gather_traffic(
 ) -> Traffic:
     """Return the traffic of all ranks, on every rank: bytes per step and evaluation, and a step's times, by content.
 
-    `steps` counted one step per round. The time of a kind of call is the mean of the ranks' medians; every call is
-    waited for at once, so that it includes waiting for slower ranks, and no overlap. `placement` is copied to the
-    result. Without `evaluation` its bytes are None: not counted.
+    `steps` is the counter that counted one training step per round, `evaluation` that of an evaluation. The time of
+    a kind of call is the mean of the ranks' medians; every call is waited for at once, so that it includes waiting
+    for slower ranks, and no overlap. `placement` is copied to the result. Without `evaluation` the bytes of an
+    evaluation are None: not counted.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
@@ -275,12 +278,13 @@ def _over_ranks(by_rank: list[dict[str, Any]]) -> Traffic:
 
 
 def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] | None:
-    """Return the one-way bandwidth between rank 0 and the last rank, in bytes/s, and the bytes that each sent.
+    """Return the one-way bandwidth between rank 0 and the last rank, in bytes/s, and the bytes that each of the two
+    sent.
 
-    Every rank gets the result; None in a world of one.
+    Every rank gets the result; None if there is only one rank.
 
-    The last rank is the one most likely to be on another machine. Messages of 1 MiB, between GPUs of 64 MiB, go
-    there and back over the ranks' own group, between memories of `device`, for about 0.3 s.
+    The last rank is the one most likely to be on another machine. Messages (of 1 MiB; of 64 MiB between GPUs) go from
+    rank 0 to the last rank and back over the ranks' own group, between memories of `device`, for about 0.3 s.
     """
     if world.size == 1:
         return None

@@ -31,7 +31,8 @@ _Name = Annotated[str, Meta(max_length=200)]
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the structs of a choice of matrix products as JSON files hold it: typed, bounded, frozen."""
+    """Base of the structs that store a choice of kernels for matrix products in JSON files: immutable, with unknown
+    members refused."""
 
 
 class MatmulProduct(_Value, frozen=True, kw_only=True):
@@ -78,9 +79,10 @@ class ChosenProduct(_Value, frozen=True, kw_only=True):
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
     def without(self, missing: Collection[Form]) -> Form:
-        """Return the form (kernel) chosen for the product; if it is among `missing`, the fastest other timed form.
+        """Return the form (kernel) chosen for the product; if that form is among `missing`, the fastest other form
+        that was timed.
 
-        Returns the default form if no other was timed.
+        Returns the default form, torch.mm, if no other was timed.
         """
         if self.form not in missing:
             return self.form
@@ -108,7 +110,7 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
     def forms(self, missing: Collection[Form] = ()) -> dict[MatmulProduct, Form]:
         """Return the chosen form (kernel) of each matrix product.
 
-        Instead of a form among `missing`, returns the fastest other timed form, else the default.
+        A chosen form that is among `missing` is replaced by the fastest other form that was timed, else by torch.mm.
         """
         return {chosen.product: chosen.without(missing) for chosen in self.products}
 
@@ -125,8 +127,8 @@ class ChoosesMatmul(Protocol):
         """
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute matrix products by the kernels (forms) of `choice` from the next step on, as if the spec had named
-        it."""
+        """Compute matrix products by the kernels (forms) of `choice` from the next step on, as if the run's
+        definition had named this choice."""
 
 
 def convert_choice(content: Mapping[str, Any], place: str) -> MatmulChoice:

@@ -31,8 +31,8 @@ WIDTHS = (16, 32, 64, 128)
 MAX_FEATURES = 64
 """Most vectors per sample for which the compiled function computes the dot products of all pairs."""
 ROWS = 64
-"""Samples of a block: threads add up gradients block by block before the blocks' sums are added up.
-256 takes as long for a step (Intel Xeon, family 6 model 207)."""
+"""Samples of a block: threads add up gradients within each block, then the blocks' sums are added up. A step takes as
+long with 256 samples per block (Intel Xeon, family 6 model 207)."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
 _COMPILE_S = 60.0
@@ -56,12 +56,12 @@ _ARGUMENTS = {
 
 
 class TableLayout(NamedTuple):
-    """Place of each table's rows in the merged weight (all tables' rows), and the table of each of a sample's
-    lookups."""
+    """Place of each table's rows in the merged weight (the rows of all tables), and the table of each lookup of a
+    sample."""
 
     starts: torch.Tensor
-    """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1; the first is
-    empty."""
+    """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1; bag 0, the
+    dense vector's place, is empty."""
     shifts: torch.Tensor
     """Number of each table's first row in the merged weight (all tables' rows): int64 [tables]."""
     num_rows: torch.Tensor
@@ -86,8 +86,8 @@ class CPUKernels:
             self._call[name] = function
 
     def sort(self, ids: torch.Tensor, tables: "TableLayout", scratch: torch.Tensor) -> torch.Tensor:
-        """Sort the lookups of int64 ids [B, H] by table row, stably; return int32 [B * H, 2]: row, and bag of B *
-        bags.
+        """Sort the lookups of int64 ids [B, H] by table row, stably; return int32 [B * H, 2]: each lookup's table
+        row, and its bag, numbered through all B samples.
 
         The result is in `scratch` int32 [5, B * H]. The ids must have been checked by `read`.
         """
@@ -135,9 +135,10 @@ class CPUKernels:
         return y
 
     def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
-        """Set dy [n, m], the gradient of ReLU's result y, to zero in place where y is not positive; y None: no ReLU.
+        """Set dy [n, m], the gradient of ReLU's result y, to zero in place where y is not positive. Without ReLU y is
+        None, and dy stays.
 
-        Returns the sums [m] of dy over n if `sums`, else None.
+        Returns the sums [m] of dy over the n samples if `sums`, else None.
         """
         total = _sums_of(dy) if sums else None
         pointers = (dy.data_ptr(), *(None if t is None else t.data_ptr() for t in (y, total)))
@@ -155,10 +156,11 @@ class CPUKernels:
         self, dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor, dx_0: torch.Tensor, *,
         adds: bool, adds_dy: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Write the gradients of the cross layer x + x_0 (z + bias), given dy: by x_0 into `dx_0`, by z over z;
-        return the gradient by bias [m].
+        """Write the gradients of the cross layer x + x_0 (z + bias), given its result's gradient dy [n, m]: that of
+        x_0 to `dx_0`, that of z over z; return the gradient of the bias [m].
 
-        dy (z + bias) is written to `dx_0`, or with `adds` added to it; with `adds_dy` dy is added, too.
+        The gradient of x_0, dy (z + bias), is written to `dx_0`, or added to it if `adds`; with `adds_dy`, dy itself
+        (the gradient of x) is added, too.
         """
         sums = _sums_of(dy)
         pointers, sizes = _at(dy, x_0, z, bias, dx_0, sums), (adds, adds_dy, *dy.shape)
@@ -182,8 +184,8 @@ class CPUKernels:
         self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
 
     def differentiate_dot(self, features: torch.Tensor, dy: torch.Tensor, into: torch.Tensor) -> None:
-        """Write the gradient of dot products of pairs, by the vectors, to `into` [n, F, d]; dy [n, width] is their
-        result's."""
+        """Write the gradient of the vectors `features` [n, F, d] to `into` [n, F, d], given dy [n, width], the
+        gradient of the result y of `dot`."""
         sizes = (*features.shape, dy.shape[1])
         self._call["differentiate_dot"](*_at(features, dy, into), *sizes, torch.get_num_threads())
 
@@ -206,15 +208,15 @@ class CPUKernels:
 
 
 def _sums_of(values: torch.Tensor) -> torch.Tensor:
-    """Allocate the sums [m] over the rows of `values` [n, m] (row 0), and the sums of each block of `ROWS`
-    samples."""
+    """Allocate memory [1 + blocks, m] for sums over the n samples of `values` [n, m]: row 0 for the sums over all
+    samples, each further row for the sums over a block of `ROWS` samples."""
     num_samples, width = values.shape
     return values.new_empty(1 - (-num_samples // ROWS), width)
 
 
 def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
-    """Return a matrix, whether it is stored by columns, and its leading dimension (stride of its rows, or
-    columns)."""
+    """Return a matrix (copied if neither its rows nor its columns are contiguous), whether it is stored by columns,
+    and its leading dimension (stride of its rows, or columns)."""
     for turns, line in ((False, 1), (True, 0)):
         if matrix.stride(line) == 1 and matrix.stride(1 - line) >= matrix.shape[line]:
             return matrix, turns, matrix.stride(1 - line)
@@ -223,8 +225,8 @@ def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
 
 @cache
 def find_sgemm() -> int | None:
-    """Return the address of the function cblas_sgemm in numpy's OpenBLAS, limited to one thread; None if there is
-    none.
+    """Return the address of the function cblas_sgemm in numpy's OpenBLAS, limited to one thread; None if that library
+    is not found.
 
     OpenBLAS's own threads would compete with torch's for the same processors.
     """

@@ -1,4 +1,5 @@
-"""Kernels for a captured step's work around matrix products: sums of bags, and gradients of cross layers.
+"""Kernels for the work around matrix products of a step captured in a CUDA graph: sums of bags, and gradients of
+cross layers.
 
 Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, have Triton kernels
 (`reference_models.fused.triton_dense`). Their plain forms are `MergedEmbedding.read` without kernels, and
@@ -102,12 +103,11 @@ def read_bags(
     dtype: torch.dtype,
     sizes: KernelSizes | None = None,
 ) -> torch.Tensor:
-    """Return sums of bags of table rows [B, bags, d] in `dtype`, of the rows [B * H] of `weight` [R, d].
+    """Return the sums of bags of table rows, [B, bags, d] in `dtype`, which is float32 or bfloat16.
 
-    `dtype` is float32 or bfloat16.
-
-    Bag f holds the lookups `starts[f]` to `starts[f + 1] - 1` of a sample's H; `starts` is int32 [bags + 1]. Sums are
-    computed in float32. Raises ValueError for other shapes and types.
+    `rows` [B * H] are the rows of `weight` float32 [R, d] that B samples' H lookups name. Bag f holds the lookups
+    `starts[f]` to `starts[f + 1] - 1` of a sample; `starts` is int32 [bags + 1]. Sums are computed in float32. Raises
+    ValueError for other shapes and types.
     """
     out = weight.new_empty(num_samples, len(starts) - 1, weight.shape[1], dtype=dtype)
     torch.ops.dlrmbench.read_bags(rows, starts, weight, out, (sizes or choose_sizes()).tile)
@@ -123,11 +123,12 @@ def cross_gradients(
     adds: bool,
     sizes: KernelSizes | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a cross layer's gradients, y = x_0 * z + x: by x_0, dy z [B, N]; by z's bias, the sums [N] of dy x_0.
+    """Return the gradients of a cross layer y = x_0 * z + x, given dy: that of x_0, dy z [B, N], and that of the bias
+    in z, the sums [N] of dy x_0 over the samples.
 
-    The gradient of x_0 is written to `dx_0`, or with `adds` added to it; where `dx_0` is None, to new memory. `z` is
-    overwritten by its gradient dy x_0. All four have one type, float32 or bfloat16; computing is in float32. `sizes`
-    are by default `choose_sizes`' for the samples and columns.
+    The gradient of x_0 is written to `dx_0`, or added to it if `adds`; to new memory where `dx_0` is None. `z` is
+    overwritten by its gradient, dy x_0. dy, x_0, z and dx_0 have one type, float32 or bfloat16; computing is in
+    float32. `sizes` are by default `choose_sizes`' for the samples and columns.
     """
     num_samples, num_columns = dy.shape
     if sizes is None:
@@ -143,13 +144,12 @@ def cross_gradients(
 def plain_cross_gradients(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a cross layer's gradients as `cross_gradients`, by torch's operators; narrow types are summed after
-    rounding."""
+    """Return a cross layer's gradients as `cross_gradients` does, but by torch's operators, which round products to a
+    narrow type before they are summed."""
     dx_0 = dx_0.addcmul_(dy, z) if adds and dx_0 is not None else torch.mul(dy, z, out=dx_0)
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
 
 
 def num_parts(num_samples: int, samples: int) -> int:
-    """Return the number of kernel programs that share the samples of a column, each of which writes a sum of its
-    own."""
+    """Return the number of kernel programs that share the samples of a column; each writes a partial sum."""
     return -(-num_samples // samples)

@@ -1,8 +1,8 @@
 """Interactions (dot products, cross layers, concatenation) with hand-written forward and backward passes.
 
-Each maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A gradient that
-is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during the backward
-pass. Where the model's products are of a narrower type, so are the top MLP's input and its gradient.
+Each interaction maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A
+gradient that is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during
+the backward pass. Where the model's products are of a narrower type, so are the top MLP's input and its gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class InteractionPass(Protocol):
 class FusedInteraction:
     """Weights of an interaction of vectors, shared by the forward and backward passes for all batch sizes.
 
-    `over(num_samples, matmuls, trains=...)` makes a pass, whose products are computed as `matmuls` says.
+    `over(num_samples, matmuls, trains=...)` makes a pass, whose products with weights `matmuls` makes.
     """
 
     over: Callable[..., InteractionPass]
@@ -89,7 +89,8 @@ class DotPass:
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Allocate the pass's buffers. Of `matmuls` only whether the products of pairs are compiled matters."""
+        """Allocate the pass's buffers; `matmuls` decides only whether compiled functions compute the products of
+        pairs."""
         self._dot, dim = dot, dot.like.shape[1]
         is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
         self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
@@ -206,11 +207,11 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return a cross layer's gradient of x, written over `dy`, and the gradient of x_0 with this layer's part
-        added.
+        """Return a cross layer's gradient of x, which may be written over `dy`, and the gradient of x_0, to which
+        this layer's part is added.
 
-        `dx_0` is the memory of the latter; None where it has none yet. The layer that `ends` the backward pass may
-        return the sum of both, and None.
+        `dx_0` is the memory of the gradient of x_0; None if no memory is allocated yet. The layer that `ends` the
+        backward pass may return the sum of both gradients instead, and None.
         """
         dz = self._z
         if self._cpu_kernels is not None:

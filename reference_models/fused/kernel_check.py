@@ -37,8 +37,8 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     """Return why Triton's kernels cannot update tables of width `dim` on `device`, in a line; None where they can.
 
     Reasons are a missing Triton, a missing compiler, or an example with gradients of `dtype`, and 0, 1 or `dim` sums
-    of squares per row, whose numbers differ from the plain form's. The check compiles the kernels, into the folder of
-    `keep_compiled_kernels`.
+    of squares per row, whose numbers differ from those of torch's operators. The check compiles the kernels, into the
+    folder of `keep_compiled_kernels`.
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
@@ -114,8 +114,8 @@ class ComputedValues(NamedTuple):
     values: torch.Tensor
     allowed: torch.Tensor | None = None
     """Largest difference of each number from torch's operators' that rounding explains. By default four units in the
-    last place of the number, or of one: enough for a few operations on numbers of about one, and for a float32 sum
-    that is narrowed."""
+    last place of the number, or of 1 if the number is smaller: enough for a few operations on numbers of about one,
+    and for a float32 sum that is narrowed."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
         """Return the largest difference of a number from torch's operators', in units of what rounding explains."""
@@ -135,9 +135,11 @@ def _furthest(
 
 
 def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
-    """Return an example's sums of bags, and weights and sums of squares after two steps, of a frequent and rare rows.
+    """Return sums of bags, and weights and sums of squares after two updates, of an example with rows looked up often
+    and rows looked up rarely.
 
-    Bags are read before the first step: after it, rows differ by the rounding of a hundred additions.
+    Bags are read before the first update: after it, the compiled functions' rows and those of torch's operators
+    differ by the rounding of a hundred additions.
     """
     generator = torch.Generator().manual_seed(0)
     rows, hot, num_samples = (2, 5000), (3, 1), 64
@@ -164,7 +166,8 @@ def _read_bags(
     """Return an example's sums of bags of at most `hot` lookups, added in float32, then rounded to `dtype`.
 
     Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
-    partial sum exceeds; so is the result, if it is narrowed; both forms are rounded so.
+    partial sum exceeds; so is the result, if `dtype` is narrower. The kernel's sums and those of torch's operators
+    are both rounded so.
     """
     values, weight = embedding.read(rows, plan, dtype), embedding.weight
     embedding.weight = weight.abs()
@@ -176,8 +179,8 @@ def _read_bags(
 
 @torch.no_grad()
 def _passes_example(dim: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
-    """Return results, gradients and updated weights of an example with MLP, dot products, cross layers and a
-    product."""
+    """Return results, gradients and updated weights of an example with an MLP, dot products, cross layers and a
+    matrix product."""
     num_samples, num_features, found = 70, 5, []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -243,11 +246,13 @@ def keep_compiled_kernels() -> None:
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:
-    """Compute an example by Triton's kernels and by torch's operators; return their distance in units of rounding.
+    """Compute an example by Triton's kernels and by torch's operators; return the greatest distance of their results,
+    where 1 is the largest distance that rounding explains.
 
-    Bags are read and updated; one row fills more blocks than are joined in one turn, as frequent ids do, other rows
-    are looked up a few times or never. A cross layer is differentiated. Results are compared number by number,
-    relative to the resolution of their type; tensors changed in place row by row, relative to the size of the change.
+    Bags are read and updated: one row's lookups span more blocks than a kernel adds up at a time, as a frequent id's
+    do; other rows are looked up a few times or never. The gradients of a cross layer are computed. Results are
+    compared number by number, relative to the resolution of their type; tensors changed in place are compared row by
+    row, relative to the size of the change.
     """
     return _furthest(
         *(

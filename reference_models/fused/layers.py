@@ -95,9 +95,9 @@ class LinearPass:
         return dx
 
     def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Turn `dy`, the gradient of ReLU's result, into that of its argument, in place.
+        """Turn `dy`, the gradient of ReLU's result, into the gradient of ReLU's argument, in place.
 
-        Returns the bias's gradient [out] if it is computed along with that, else None.
+        Returns the bias's gradient [out] if a compiled function computes it in the same pass, else None.
         """
         layer = self._layer
         if self._cpu_kernels is not None and dy.shape[1] > 1 and dy.is_contiguous() and self._y.is_contiguous():
@@ -116,7 +116,7 @@ def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:
 def passes(
     layers: Sequence[FusedLinear], num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
 ) -> list[LinearPass]:
-    """Return a forward and backward pass for each layer. `needs_dx`: the first layer's input needs a gradient,
+    """Return a forward and backward pass for each layer; with `needs_dx`, the first layer's input gets a gradient,
     too."""
     return [
         LinearPass(layer, num_samples, matmuls, trains=trains, needs_dx=needs_dx or i > 0)

@@ -38,7 +38,7 @@ class Matmuls:
         not_at_hand = {form for form in get_args(Form) if not is_at_hand(form, cpu_kernels)}
         chosen = set() if choice is None else {each.form for each in choice.products}
         self.missing = tuple(sorted(chosen & not_at_hand))
-        """Chosen forms (kernels) that this machine lacks; others replace them, as `MatmulChoice.forms` says."""
+        """Chosen forms (kernels) that this machine lacks; the fastest other timed form replaces them, or torch.mm."""
         self._forms = {} if choice is None else choice.forms(not_at_hand)
         self.asked: dict[MatmulProduct, Form] = {}
         """Form (kernel) of each matrix product that was made, in the order in which they were made."""
@@ -53,8 +53,8 @@ class Matmuls:
         has_relu: bool = False,
         adds: bool = False,
     ) -> "Affine":
-        """Return the product of inputs with `weight` [out, in] of any strides; one that `adds` to a tensor keeps no
-        memory."""
+        """Return the product of inputs with `weight` [out, in] of any strides; if it `adds` to a tensor, it has no
+        memory of its own."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
         return Affine(

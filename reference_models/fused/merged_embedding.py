@@ -22,8 +22,8 @@ def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[t
 
 
 def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged weight [sum(rows), ...] whose views, in order, are exactly the `tables`; None if there is
-    none."""
+    """Return the merged weight [sum(rows), ...] whose views, in order, are exactly the `tables`; None if the tables
+    are not such views."""
     first = tables[0].detach()
     memory, rows = first.untyped_storage().data_ptr(), 0
     for table in tables:
@@ -115,7 +115,7 @@ class MergedEmbedding:
         )
 
     def plan(self, num_samples: int) -> "LookupPlan":
-        """Return the tensors for reading and updating tables that depend only on the batch size."""
+        """Return the tensors that reading and updating tables need, and that depend only on the batch size."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
         if self._cpu_kernels is not None:
             num_lookups = num_samples * len(self._shifts)
@@ -175,9 +175,9 @@ class MergedEmbedding:
         """Update the tables as `update` does, in tensors whose shapes do not depend on the ids, as CUDA graphs
         require.
 
-        There are as many sums as lookups. Sums beyond the number of touched rows are empty, and add zero to the row
-        at their own index, so that all writes are additions, spread over many rows. With kernels there are sums of
-        the touched rows only, and `gradients` may be of a narrower type.
+        As many sums of gradients are computed as there are lookups. Sums beyond the number of touched rows are empty,
+        and add zero to the row at their own index, so that all writes are additions, spread over many rows. Triton's
+        kernels compute only the sums of touched rows, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:
@@ -202,7 +202,8 @@ class MergedEmbedding:
         self.weight.index_add_(0, touched, gradient * -lr)
 
     def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Return sums [len(starts), d] of the rows `bags` of `gradients` over runs of equal table rows."""
+        """Return the sums of gradients over runs of equal table rows, [len(starts), d]: sorted lookup i has the
+        gradient of bag `bags[i]`, and run j begins at lookup `starts[j]`."""
         return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
@@ -228,15 +229,15 @@ class LookupPlan:
     starts: torch.Tensor | None = None
     bags: torch.Tensor | None = None
     scratch: torch.Tensor | None = None
-    """Memory in which compiled functions sort lookups, int32 [5, lookups], all that they need; None without them."""
+    """Memory in which compiled functions sort lookups, int32 [5, lookups]; None without compiled functions."""
 
 
 _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
 """Fewest integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's SortingKernel.cpp."""
 _CACHED = 1 << 18
-"""Most numbers of a gradient updated at a time (a piece), so that they stay in a core's cache, if no passes are
-compiled. Without pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step
-(AMD EPYC, family 25 model 1)."""
+"""Most numbers of a gradient that are updated at a time (a piece), so that they stay in a core's cache; compiled
+functions need no pieces. Without pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 %
+of DCNv2's step (AMD EPYC, family 25 model 1)."""
 _SUM = 0
 """Value of torch.embedding_bag's argument `mode` for "sum"."""

@@ -16,12 +16,11 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield this user's own folder for compiled code in the temporary folder; if others may write to it, a new one.
+    """Yield this user's own folder for compiled code in the temporary folder; or, if others may write to that folder,
+    a new folder, which is removed afterwards.
 
-    A new folder is removed afterwards.
-
-    The folder is never next to the data, which may come from others, nor one that another user made or may write to.
-    Raises OSError where no folder can be made.
+    The folder is never next to the data, which may come from others, nor a folder that another user made or may write
+    to. Raises OSError where no folder can be made.
     """
     folder = _usual_folder()
     with suppress(FileExistsError):
@@ -55,7 +54,8 @@ def find_compiler() -> list[str] | str:
     """Return the C compiler's command as words, from CC or by default cc, gcc or clang; else a line why there is
     none.
 
-    The words can be written to every file: bytes that are no text are escaped, and so name no compiler.
+    Bytes of CC that are no text are escaped, so that the words can be written to every file; a compiler with such
+    bytes in its name is not found.
     """
     given = _as_text(os.environ.get("CC", ""))
     try:

@@ -27,9 +27,9 @@ def _check(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, block: int, pieces: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError for shapes or types that the table update's kernels do not support.
+    """Raise ValueError for shapes or types that the kernels of the table update do not support.
 
-    On fake tensors (shapes without data) the operator does only this check.
+    On fake tensors (shapes without data), this check is all that the operator does.
     """
     num_lookups, dim = len(ordered), weight.shape[1]
     num_samples = len(gradients)

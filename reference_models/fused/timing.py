@@ -1,4 +1,4 @@
-"""Choose the kernels (forms) of matrix products by timing them, on operands made for it."""
+"""Choose the kernels (forms) of matrix products by timing them on random operands."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,16 +18,18 @@ Timer = Callable[[Call, int], float]
 MIN_GAIN = 0.05
 """Least relative gain for which a form (kernel of a matrix product) replaces the one chosen before; less is noise."""
 _LEFT_BEHIND = 1.5
-"""Largest ratio to the fastest form's seconds, in the first two calls, of a form (kernel) that is timed further."""
+"""Largest ratio of a form's (kernel's) seconds to the fastest form's in the first two calls with which the form is
+timed further."""
 _TURNS = 5
 _SLICE_S = 1e-3
 """Seconds for which one form (kernel) computes at a time; the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Largest ratio to the fastest form's seconds, after the first turns, of a form (kernel) that gets more turns."""
+"""Largest ratio of a form's (kernel's) seconds to the fastest form's, after the first turns (timings of each form),
+with which the form gets more turns."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""Seconds of timing a product after which no further turn begins; they apply to the first turns and to later
-turns."""
+"""Seconds of timing a product after which no further turn (timing of each form) begins: a limit for the first turns,
+and another for the later turns."""
 _MAX_FLOP = 4e9
 """Most FLOP of a matrix product that is timed; larger ones are timed on fewer samples, at least `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
@@ -41,7 +43,7 @@ def choose(
     cpu_kernels: CPUKernels | None = None,
 ) -> MatmulChoice:
     """Time each matrix product by each available kernel (form), with torch's present threads; return the fastest
-    ones.
+    kernels.
 
     The kernels of `previous` stay unless another is faster by `MIN_GAIN`.
     """
@@ -69,7 +71,8 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
-    """Return the least seconds of a call of each form (kernel) over its turns: other work can only add to them."""
+    """Return the least seconds of a call of each form (kernel) over repeated timings: other work on the machine only
+    adds to them."""
     least = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
     num_calls = max(1, int(_SLICE_S / max(min(least.values()), 1e-7)))
     for within, num_turns in ((_LEFT_BEHIND, _TURNS), (_CLOSE, _CLOSE_CALLS // num_calls)):

@@ -36,7 +36,8 @@ def _read_bags(
 
 @triton.jit
 def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
-    """Return a cross layer's gradients of x_0 and z in one sample's columns; zeros where not `within`."""
+    """Return a cross layer's gradients of x_0 and z in one sample's columns; zeros for columns beyond the matrix
+    (`within` is false)."""
     gradient = tl.load(dy + place, mask=within, other=0.0).to(tl.float32)
     added = gradient * tl.load(z + place, mask=within, other=0.0).to(tl.float32)
     if ADDS:
@@ -48,8 +49,8 @@ def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
 def _cross_gradients(
     dy, x_0, z, dx_0, parts, num_samples, num_columns, samples, ADDS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Compute a cross layer's gradients, for `samples` samples and COLUMNS columns: dx_0 (+)= dy z, z = dy x_0, sums
-    of z.
+    """Compute a cross layer's gradients for `samples` samples and COLUMNS columns: write dy z to dx_0, or add it;
+    write dy x_0 over z; and write the sums of dy x_0 over the samples to `parts`.
 
     Two samples are read before either is written, so that the loads of all their operands overlap.
     """

@@ -15,7 +15,7 @@ _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 FIRST_COUNTER = {"train": 0, "eval": 1 << 40}
-"""Number (counter) of the first sample of each split; a split has at most 2**40 samples, so that counters differ."""
+"""Counter (number) of the first sample of each split; a split has at most 2**40 samples: no counter is in both."""
 MAX_SPLIT_SAMPLES = 1 << 40
 
 
@@ -47,7 +47,8 @@ def hash_range(key: int, start: int, stop: int) -> Words:
 
 
 def counters(key: int, start: int, stop: int, num_streams: int) -> Words:
-    """Return unhashed words of random stream 0 for samples start to stop - 1; `stream_offset(s)` makes stream s."""
+    """Return the unhashed 64-bit words of random stream 0 for samples start to stop - 1: uint64 [stop - start].
+    Adding `stream_offset(s)` to each word gives the words of stream s."""
     words = np.arange(start, stop, dtype=np.uint64)
     np.multiply(words, np.uint64(num_streams * _GOLDEN & _MASK), out=words)
     return np.add(words, np.uint64(key), out=words)

@@ -27,7 +27,7 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Maker of chunks of up to `max_samples` samples of a click log; it owns scratch memory, so one per thread."""
+    """Maker of chunks of up to `max_samples` samples of a click log, for one thread: it owns its scratch memory."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -118,7 +118,7 @@ class ChunkMaker:
 
 
 def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the exact probability that the label of each click logit is 1: the share of thresholds below it."""
+    """Return each click logit's exact probability of the label 1: the share of label thresholds below the logit."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
 
@@ -137,9 +137,10 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the parts of a click log: the tasks, some chunks of samples each, that generate both splits.
+    """Return the tasks that generate both splits of a click log, each of some chunks of samples, and the function
+    that does a task.
 
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition that no click log can have.
     """
     teacher, own = build_teacher(data), threading.local()
     task_samples = chunk_samples * _TASK_CHUNKS

@@ -15,7 +15,7 @@ QUANTILE_BITS = 12
 NUM_QUANTILES = 1 << QUANTILE_BITS
 THRESHOLD_BITS = 16
 ZIPF_STEPS_PER_ONE = 8
-"""Steps per 1 of Zipf exponents: multiples of 1/8, so that k ** s needs only multiplications and square roots."""
+"""Steps per unit of a Zipf exponent s, a multiple of 1/8: k ** s then needs only products and square roots."""
 _LN_2 = 0.6931471805599453
 _MASS_ONE = float(1 << 40)
 
@@ -44,7 +44,7 @@ def logit_thresholds() -> NDArray[np.float32]:
 
 @cache
 def exponential_quantiles() -> NDArray[np.float64]:
-    """Return quantiles of the unit exponential at p = (i + 1/2) / 2**12: increasing float64 [2**12]."""
+    """Return quantiles of the exponential distribution (mean 1) at p = (i + 1/2) / 2**12: rising float64 [2**12]."""
     index = np.arange(NUM_QUANTILES, dtype=np.float64)
     return -natural_log(1.0 - (index + 0.5) / NUM_QUANTILES)
 
@@ -80,7 +80,8 @@ def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the probability of each id, given slices of probability as of `inverse_zipf`: float64 [num_ids]."""
+    """Return the probability of each id, float64 [num_ids], from the first id and the number of ids of each slice of
+    probability, as `inverse_zipf` returns them."""
     steps = np.zeros(num_ids + 1, dtype=np.float64)
     share = 1.0 / (width * float(NUM_QUANTILES))
     np.add.at(steps, first, share)

@@ -1,14 +1,14 @@
 """Build the hidden teacher of a generated click log, which determines each sample's click probability.
 
-logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense
-feature. Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's
-term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair
-says anything about the label without the other, and no model without interactions can learn the term. With a
-`latent_mean` other than 0, single ids say a little, and models that must find the interactions find them sooner.
+logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense feature.
+Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's term is one
+lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair says anything
+about the label without the other, and no model without interactions can learn the term. With a `latent_mean` other
+than 0, single ids say a little about the label, and models that must find the interactions find them sooner.
 
 With `interaction_order` 3 or 4, groups of three or four features interact instead of pairs: the term is the sum over
-coordinates of the product of all vectors, a lookup by as many classes. Without a mean, a part of a group says
-nothing.
+coordinates of the product of all vectors, a lookup by as many classes. With a `latent_mean` of 0, a part of a group
+says nothing about the label.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least ids of a sparse feature in a matching: with fewer, it has too few latent classes for a term to be learned."""
+"""Least number of ids of a sparse feature that `matching` may pair with others: with fewer ids, the feature has too
+few latent classes for an interaction to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -50,15 +51,17 @@ class TeacherConfig:
     num_interactions: Count
     """Number of interacting pairs (or groups) of sparse features."""
     interaction_order: Literal[2, 3, 4] = 2
-    """Sparse features per interaction: more than two, groups instead of pairs, only with pairing = `matching`."""
+    """Number of sparse features per interaction: 2 (pairs); 3 or 4 (groups) only with pairing = `matching`."""
     pairing: Literal["random", "matching"] = "random"
     """Choice of the interacting pairs of features: `random`, or `matching`, in which no feature is in two pairs or
     has fewer than 32 ids. Pairs that share a feature compete for its embeddings, and the initial weights decide which
     pair is learned."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
-    """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little."""
+    """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little about
+    the label."""
     interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
-    """Number of coordinates of the latent classes' vectors. With one, effects of single ids reveal it directly."""
+    """Number of coordinates of the latent classes' vectors. With 1, the effects of single ids reveal the coordinate
+    directly."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
@@ -89,19 +92,20 @@ class SparseFeature:
     """Distribution of a sparse feature's ids, and their effects on the click logit; n ids, m ids per sample."""
 
     first_id: NDArray[np.int64]
-    """[2**12]: first id of each slice of the ids' probability, by `tables.inverse_zipf`."""
+    """First id of each of 2**12 equal slices of the ids' probability, by `tables.inverse_zipf`: int64 [2**12]."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
-    """[n]: addend of the click logit for each id, without interactions."""
+    """Addend of the click logit for each of n ids, without interactions: float32 [n]."""
     latent_class: NDArray[np.int64]
-    """[n]: latent class, below 32, of each id, which determines its interactions."""
+    """Latent class, below 32, of each of n ids, which determines the id's interactions: int64 [n]."""
     bag: NDArray[np.int32]
-    """[n, m]: ids that are written to the sample when an id is drawn, the drawn id first."""
+    """Ids that are written to the sample when an id is drawn, the drawn id first: int32 [n ids, m ids per sample]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenseFeature:
-    """Dense feature by quantile: its value, log(1 + x), and its addend of the click logit, float32 [2**12] each."""
+    """Values log(1 + x) of a dense feature, and their addends of the click logit, by quantile: float32 [2**12]
+    each."""
 
     value: NDArray[np.float32]
     effect: NDArray[np.float32]
@@ -130,7 +134,8 @@ class Teacher:
 
 
 def build_teacher(data: DataConfig) -> Teacher:
-    """Build the teacher of a click log, a pure function of its definition. Raises ConfigError."""
+    """Build the teacher of a click log, a pure function of its definition. Raises ConfigError for a wrong
+    definition."""
     config, seed = parse_teacher(data), data.seed or 0
     if data.num_embeddings is None:
         raise ConfigError("data.num_embeddings is missing, expected a list of whole numbers.")
@@ -215,10 +220,10 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Return products of one coordinate of the interacting features' classes, with `mean` added to each factor:
-    float64 [32, 32, ...].
+    """Return products of one coordinate of the latent classes' vectors, for every combination of classes of the
+    interacting features: float64 [32, 32, ...], an axis per feature.
 
-    The product of the means alone is subtracted.
+    `mean` is added to each factor; the product of the means alone is subtracted from each product.
     """
     if len(coordinates) == 2:  # in the order of operations with which the digests of datasets of pairs are pinned
         a, b = coordinates[0][:, None], coordinates[1][None, :]
@@ -230,8 +235,8 @@ def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
-    """Return each id's fixed list of ids for a sample, int32 [num_ids, multi_hot]: itself, then ids drawn uniformly,
-    as in the reference's multi_hot.py."""
+    """Return the ids that a sample gets when an id is drawn, int32 [num_ids, multi_hot]: the id itself, then ids
+    drawn uniformly but fixed for each id, as in multi_hot.py of MLPerf's reference."""
     words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
     bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
     bags[:, 0] = np.arange(num_ids, dtype=np.int32)

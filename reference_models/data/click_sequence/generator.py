@@ -4,7 +4,8 @@ A row of the store is an event: `labels` is 1 for a click, `dense` is the time (
 events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window
 by user, and each user's in order of time. The evaluation split follows the training split.
 
-Integer hashing, table lookups and element-wise float32 additions in a fixed order; see `click_log.tables`.
+The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order; see
+`click_log.tables`.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ _FRACTION_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Generated events of U users in one time window, by user: arrays [U, events_per_window]."""
+    """Generated events of U users in one time window, a row per user: arrays [U, events_per_window]."""
 
     start: int
     """Row number of the window's first event, counted over both splits."""
@@ -50,7 +51,8 @@ class Window:
 
 
 def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_windows: int) -> Iterator[Window]:
-    """Yield the time windows of users first_user to last_user - 1 in order, each generated from earlier labels."""
+    """Yield the time windows of users first_user to last_user - 1 in order, each generated from the labels of earlier
+    windows."""
     per_window, users = teacher.events_per_window, np.arange(first_user, last_user, dtype=np.uint64)
     num_events = num_windows * per_window
     drawn = np.empty((len(users), num_events), np.int64)
@@ -119,9 +121,11 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Return the parts of a sequence log: the tasks, `chunk_users` users each, that generate both splits.
+    """Return the tasks that generate both splits of a sequence log, each of `chunk_users` users, and the function
+    that does a task.
 
-    The data's bytes do not depend on `chunk_users`. Raises ConfigError.
+    The data's bytes do not depend on `chunk_users`. Raises ConfigError for a definition that no sequence log can
+    have.
     """
     teacher = build_teacher(data)
 

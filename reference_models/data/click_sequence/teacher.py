@@ -72,17 +72,19 @@ class SequenceTeacher:
     """Share of a user's events whose item is of a favourite class, in 2**16-ths."""
     num_favourites: int
     effect: NDArray[np.float32]
-    """[n]: addend of the click logit for each item, without history."""
+    """Addend of the click logit for each of n items, without history: float32 [n]."""
     artist: NDArray[np.int64]
-    """[n]: artist of each item."""
+    """Artist of each of n items: int64 [n]."""
     items: NDArray[np.int64]
-    """[n]: items sorted by latent class, within a class by falling popularity."""
+    """Items sorted by latent class, within a class by falling popularity: int64 [n]."""
     first_item: NDArray[np.int64]
-    """[C, 2**12]: first index in `items` of each slice of a class's probability, by `tables.inverse_zipf`."""
+    """First index in `items` of each of 2**12 equal slices of a latent class's probability, by `tables.inverse_zipf`:
+    int64 [classes, 2**12]."""
     num_items: NDArray[np.int64]
-    """[C, 2**12]: number of `items` in each slice of a class's probability."""
+    """Number of `items` in each of 2**12 equal slices of a latent class's probability: int64 [classes, 2**12]."""
     terms: NDArray[np.float32]
-    """[K, 2, C, C]: addends of the click logit, by an earlier event's age, click and class, and the item's class."""
+    """Addends of the click logit by an earlier event's age (K events), click (no, yes) and item's class, and by the
+    present item's class: float32 [K, 2, C, C] of C latent classes."""
     favourite_key: int
 
 
@@ -119,7 +121,8 @@ def parse_parameters(data: DataConfig) -> SequenceParameters:
 
 
 def build_teacher(data: DataConfig) -> SequenceTeacher:
-    """Build the teacher of a sequence log, a pure function of its definition. Raises ConfigError."""
+    """Build the teacher of a sequence log, a pure function of its definition. Raises ConfigError for a wrong
+    definition."""
     made, seed = parse_parameters(data), data.seed or 0
     num_items, num_users, num_artists = data.num_embeddings or (0, 0, 0)
     artist = _deal_artists(derive_key(seed, 2), num_items, num_artists)

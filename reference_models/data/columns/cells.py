@@ -12,7 +12,8 @@ from pyarrow import compute
 NULLS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N")
 """Texts that stand for a missing number, label or time."""
 BAD_TEXT = "\ufdd0"
-"""First character of the mark of a byte that is not UTF-8, before two hexadecimal digits: never in valid text."""
+"""Character that, with two hexadecimal digits after it, stands in text for a byte that is not UTF-8; valid text never
+has it (U+FDD0)."""
 WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 0}
 """Label, 1 or 0, by word (in lower case) that a label's cell may hold."""
 _NULLS = pa.array(NULLS)
@@ -35,7 +36,8 @@ EXPECTED_TIME = "a number, or a time such as 2026-01-31, 2026-01-31 23:59:59 or 
 
 
 def mark_bad_bytes(text: str) -> str:
-    """Return text with surrogates of bytes that are not UTF-8 written as BAD_TEXT and two hexadecimal digits."""
+    """Return text in which BAD_TEXT and two hexadecimal digits stand for each byte that was not UTF-8 and was decoded
+    to a surrogate ("surrogateescape")."""
     return re.sub("[\udc80-\udcff]", lambda found: f"{BAD_TEXT}{ord(found[0]) - 0xDC00:02x}", text)
 
 
@@ -50,7 +52,8 @@ def show_cell(cell: object) -> str:
 
 
 def to_text(column: pa.Array) -> pa.Array:
-    """Return a column of text or bytes as strings; bytes that are not UTF-8 are marked."""
+    """Return a column of text or bytes as strings; BAD_TEXT and two hexadecimal digits stand for each byte that is
+    not UTF-8."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not is_text(column.type):
@@ -145,7 +148,8 @@ def names_zone(cell: str) -> bool:
 
 
 def parse_time(cell: str) -> int | None:
-    """Return the time of a cell in nanoseconds since 1970, without a zone as if in UTC; None for other cells."""
+    """Return the time in a cell's text, in nanoseconds since 1970; None if the text is no time. A time without a zone
+    is read as UTC."""
     cell = cell.strip()
     if not _TIME_CELL.fullmatch(cell):
         return None
@@ -162,7 +166,7 @@ def parse_time(cell: str) -> int | None:
 
 
 def to_instant(found: date) -> int | None:
-    """Return nanoseconds since 1970 of a date or time, without a zone as if in UTC; None beyond 64 bits."""
+    """Return a date or time, as UTC if it has no zone, in nanoseconds since 1970; None beyond 64 bits."""
     if not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)

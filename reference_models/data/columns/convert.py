@@ -52,7 +52,7 @@ class Times:
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Batch of n rows of a user's file; rows marked in `is_wrong` are left out, the first ones with `reasons`."""
+    """Batch of n rows of a user's file; rows marked in `is_wrong` are left out, the first of these with `reasons`."""
 
     path: Path
     columns: pa.RecordBatch
@@ -66,9 +66,10 @@ class ColumnBatch:
         self.is_wrong = np.zeros(self.columns.num_rows, np.bool_)
 
     def numbers_of(self, given: DenseColumn) -> NDArray[np.float64]:
-        """Return the numbers of a dense feature's column [n], NaN where missing; rows with another cell are left out.
+        """Return the numbers of a dense feature's column [n], NaN where missing; rows whose cell is no number, or too
+        large for float32, are left out.
 
-        Raises DatasetError for a column of another type.
+        Raises DatasetError for a column of a type other than text, numbers or booleans.
         """
         return self._numbers(given.column, given.decimal, given.thousands)
 
@@ -127,7 +128,11 @@ class ColumnBatch:
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
 
     def _soft_labels(self, name: str) -> NDArray[np.float32]:
-        """Return soft labels, shares from 0 to 1 [n]. An empty cell leaves its row out; NaN (0 of 0) is refused."""
+        """Return soft labels, shares from 0 to 1: float32 [n]. A row with an empty cell is left out.
+
+        Raises DatasetError for a cell that is no number from 0 to 1, NaN included, and for a column of a type other
+        than text, numbers or booleans.
+        """
         column = self._column(name)
         if is_text(column.type):
             column = compute.utf8_trim(to_text(column), BLANKS)
@@ -229,7 +234,8 @@ class ColumnBatch:
     def times_of(self, name: str, known: Times | None) -> Times:
         """Return the times of the batch's rows; rows without a time are left out. `known` are times of earlier rows.
 
-        Numbers stay as they are, dates and times become instants. Raises DatasetError for another type of column.
+        Numbers stay as they are, dates and times become instants. Raises DatasetError for a column of a type other
+        than dates, times, numbers or text.
         """
         column = self._column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -307,7 +313,8 @@ def read_dense(batch: ColumnBatch, given: ColumnsParameters) -> NDArray[np.float
 
 
 def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a column's times that are numbers [n], as integers if all are whole, and a mask of other cells."""
+    """Return the times [n] of a column of times that are numbers, as integers if all are whole, and a mask [n] of
+    cells that are no numbers."""
     try:
         return to_numpy(column.cast(pa.int64()).fill_null(0)), to_numpy(column.is_null())
     except pa.ArrowInvalid:

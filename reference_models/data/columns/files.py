@@ -68,11 +68,12 @@ class ColumnFile:
     num_rows: int | None = None
     """Number of the file's rows, if its metadata have the number; else None."""
     _num_rows: int = 0
-    """Number in the file of the last row that `number_rows` has numbered."""
+    """Row number, counted from 1 in the file, of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
     """Rows of text left out (a wrong number of columns, no JSON object), and the reasons, not reported yet."""
     _unpassed: list[int] = field(default_factory=list)
-    """Numbers of rows of text left out (a wrong number of columns, no JSON object) after the last numbered row."""
+    """Row numbers of rows of text that were left out (a wrong number of columns, no JSON object) after the last row
+    that `number_rows` has numbered."""
     _source: SourceFile | None = None
     _text: TextSource | None = None
     _stream: Utf8Text | None = None
@@ -113,7 +114,8 @@ class ColumnFile:
         return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
-        """Return the numbers in the file of a batch's next rows [num_rows]; the first row after the header is 1."""
+        """Return the row numbers [num_rows], counted in the file, of a batch's next rows; the first row after the
+        header is 1."""
         first = self._num_rows + 1
         wrong = np.array(sorted(self._unpassed), np.int64)
         numbers = np.setdiff1d(np.arange(first, first + num_rows + len(wrong)), wrong)[:num_rows]
@@ -123,14 +125,15 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return why rows up to number `last` were left out (number of columns, no JSON object), each row once."""
+        """Return, for rows up to number `last`, the reasons why they were left out (number of columns, no JSON
+        object); each reason is returned once."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
     @property
     def num_numbered(self) -> int:
-        """Number in the file of the last row numbered so far, or of a later row that was left out (wrong number of
-        columns, or no JSON object)."""
+        """Row number, counted in the file, of the last row numbered so far, or of a later row that was left out
+        (wrong number of columns, or no JSON object)."""
         return max([self._num_rows, *self._unpassed])
 
     def stop(self) -> None:
@@ -233,7 +236,8 @@ class ColumnFile:
         return {name for name, has_dictionary in found.items() if has_dictionary}
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield slices of a Parquet batch of bounded decoded size: a dictionary's long value may be in each row."""
+        """Yield slices of a Parquet batch, each of bounded size once decoded, even if the longest value of a column's
+        dictionary is in every row. Raises DatasetError for a cell of more than MAX_CELL_BYTES."""
         row_bytes = 0
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             cells = column.dictionary if pa.types.is_dictionary(column.type) else column

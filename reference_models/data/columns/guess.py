@@ -71,9 +71,11 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 """Pattern of numbers with grouped digits, to format with the decimal mark and the group mark."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix of the reason of a malformed row that is already included in the number of rows read."""
+"""Prefix of a malformed row's reason if the number of rows read already includes the row (as for text that is not
+UTF-8)."""
 _PLAIN = (".", "")
-"""Default marks in numbers of text, before the fraction and between thousands; labels have no others."""
+"""Default marks in numbers of text: "." before the fraction, none between thousands. Numbers of a label's column must
+have these marks."""
 _GIVEN = ("names", "positive", "positive_from", "soft_labels")
 _SEPARATORS = ("|", ";", "^", " ")
 
@@ -124,7 +126,8 @@ class Guess:
     """Number of the file's first rows that were examined."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
     best_auc: float = 1.0
-    """Highest ROC AUC possible on the first rows: below 1 for soft labels, that of the labels as scores."""
+    """Highest ROC AUC that any scores can reach on the first rows: 1, or for soft labels the AUC of the labels
+    themselves as scores."""
 
     @property
     def is_all(self) -> bool:
@@ -135,9 +138,9 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess section [data] of a definition for a dataset `name` from the first rows of a file.
 
-    `given` are known keys of its parameters: label, positive, positive_from, soft_labels, names, delimiter, split,
-    time. Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError if the given label
-    or time is no column.
+    `given` are the keys of [data.parameters] that the user has given, of these: label, positive, positive_from,
+    soft_labels, names, delimiter, split, time. Raises DatasetError for a file that is empty, cannot be read, or
+    has no label or no category column; ConfigError if the given label or time is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
@@ -204,7 +207,8 @@ def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
 
 
 def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Table:
-    """Return a file's first rows `head` without rows that are not UTF-8; `wrong` gets the first reason."""
+    """Return a file's first rows `head` without rows that are not UTF-8; the first such row's reason is added to
+    `wrong`."""
     is_bad = np.zeros(head.num_rows, np.bool_)
     for name in head.column_names:
         column = head.column(name).combine_chunks()
@@ -395,7 +399,7 @@ def _take_label(look: Look, guess: Guess) -> bool:
 
 
 def _is_soft(look: Look) -> bool:
-    """Return whether a column holds shares: numbers from 0 to 1, some of them between."""
+    """Return whether a column holds shares: numbers from 0 to 1, some of them neither 0 nor 1."""
     if look.type != "number":
         return False
     numbers = _there(look)
@@ -454,8 +458,8 @@ def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, gues
 
 
 def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> str | None:
-    """Return the reason to leave a column out of the features, such as one value only or another in every row; None
-    for a useful column."""
+    """Return the reason to leave a column out of the features, such as one value only, or another value in every row;
+    None for a useful column."""
     if look.name == parameters.get("time"):
         return "the time"
     if look.type == "empty":

@@ -20,7 +20,8 @@ from reference_models.process.errors import DatasetError
 _LOOKED_AT = 1000
 """Number of a JSON-lines file's first lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Most values (lines times columns) of JSON lines that are made at a time: short lines may lack most columns."""
+"""Most values (lines times columns) that are made of JSON lines at a time: bounds memory even for short lines that
+lack most of many columns."""
 _MOST_LAYOUTS = 32
 """Most different orders of keys in a block of JSON lines; with more, the block is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
@@ -32,7 +33,7 @@ _MOST_BLANKS = 8
 
 
 class _Object(msgspec.Struct):
-    """Any JSON object; its members are validated and discarded."""
+    """Type of any JSON object, as which msgspec validates a line; members are discarded."""
 
 
 class JsonLines:
@@ -46,8 +47,8 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys with single values or lists of these, and keys with objects or lists of objects or lists as values, in
-        the order of the first lines."""
+        """Keys whose values are single values or lists of these; and keys whose values are objects, lists of objects
+        or lists of lists. Both are in the order of the file's first lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the lines in batches of the columns `names`; lines that are no object are reported to `leave_out`."""
@@ -143,7 +144,8 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Return begins and ends of the values of keys `names` in valid JSON lines, both [lines, names]; -1 if missing.
 
-    Returns None if a line has blanks around it, many blanks in it, or a key twice, or if lines have many layouts.
+    Returns None if a line has blanks around it, many blanks in it, or a key twice, or if lines have many different
+    orders of keys.
     """
     # Lengths stay: escaped characters are masked, so that every quote begins or ends a text.
     shown = block.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in block else block
@@ -200,7 +202,8 @@ def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
 
 
 def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the bytes within JSON strings, first quotes included: those after an odd number of quotes.
+    """Return a mask [n] of the bytes within JSON strings, opening quotes included: those after an odd number of
+    quotes.
 
     The parity of all earlier bits is computed for 64 bits at a time, as in simdjson (Langdale and Lemire, Parsing
     Gigabytes of JSON per Second, 2019, section 3.1.1).
@@ -229,8 +232,8 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the JSON lines with the first line's keys: their members begin with the same bytes, as
-    many as `lengths` says."""
+    """Return a mask [n] of the JSON lines that have the first line's keys: every member begins with the same bytes as
+    in the first line, over the length of its key, which is in `lengths`."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -258,7 +261,8 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return columns of the JSON values between starts and ends [n, columns]; `lists` are columns of lists."""
+    """Return an Arrow column for each column of JSON values, which lie between `starts` and `ends` [n, columns];
+    `lists` are the numbers of columns that hold lists."""
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)
@@ -287,7 +291,8 @@ def _gather(
 
 
 def _make(column: pa.Array, place: int, lists: set[int]) -> pa.Array:
-    """Return a column's JSON values as texts, or as lists of texts once a block had a list, noted in `lists`."""
+    """Return a column's JSON values as texts, or as lists of texts if this block or an earlier one has a list in the
+    column; `lists` collects the numbers of such columns."""
     tokens = column.dictionary_encode()
     cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
     if place in lists or any(isinstance(cell, list) for cell in cells):

@@ -56,7 +56,7 @@ class _ColumnReader:
         self._parameters = parameters
         self.has_times = parameters.time is not None
         self._known: Times | None = None
-        """Times read last; times of all files must be of their kind (numbers or dates, with or without a zone)."""
+        """Times read last; later times must be of the same kind (numbers or dates, with or without a zone)."""
         self._num_before = 0
         """Number of rows in all files before the current file."""
         self._file: ColumnFile | None = None
@@ -113,7 +113,8 @@ class _ColumnReader:
         return is_in
 
     def _convert(self, batch: ColumnBatch, file: ColumnFile, wrong: Sequence[str]) -> FileRows:
-        """Return the well-formed rows of a batch; `wrong` has the reasons of malformed rows that the batch lacks."""
+        """Return the well-formed rows of a batch; `wrong` has the reasons of malformed rows that were left out before
+        the batch was made."""
         given = self._parameters
         if file.has_bad_text:
             batch.leave_out_bad_text(given.needed)
@@ -148,7 +149,8 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches that fit memory, where each cell takes as many ids as its column's `max_ids`."""
+        """Yield slices of batches whose ids fit in memory, where each cell of a category column takes as many ids as
+        the column's `max_ids`."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -203,7 +205,7 @@ class _ColumnReader:
 
     def _read_eval_from(self, given: str | float) -> float | int:
         """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError for a
-        number where these are dates, for a date where they are numbers, and for a zone where they have none."""
+        number where the rows have dates, for a date where they have numbers, and for a zone where they have none."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given

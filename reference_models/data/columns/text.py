@@ -54,7 +54,7 @@ class TextForm:
     """Names of the text file's columns, in the order of a row's cells."""
     delimiter: str
     begin_bytes: int
-    """Bytes of the text file before the first row: a byte order mark, a line `sep=`, the header."""
+    """Number of bytes in the text file before the first row: a byte order mark, a line `sep=`, the header."""
     first_rows: tuple[tuple[str, ...], ...] = ()
     """Cells of the text file's first rows after the header."""
     has_header: bool = False
@@ -140,9 +140,9 @@ def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
 
 
 def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a text file's first line can be a header with whole numbers as names, as Ali-CCP's is.
+    """Return whether a text file's first line can be a header with whole numbers among its names, as Ali-CCP's is.
 
-    Then all of its cells differ, and one that is a word is above a column of numbers alone.
+    It can if all names differ and at least one name is a word above a column that holds only numbers or times.
     """
     if len({*names}) < len(names) or not all(name.isdecimal() for name in names if is_number_or_time(name)):
         return False
@@ -258,7 +258,7 @@ def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str,
 
 
 class Utf8Text(io.RawIOBase):
-    """Stream of a text file's rows as UTF-8; other bytes are marked, as `mark_bad_bytes` does.
+    """Stream of a text file's rows as UTF-8; BAD_TEXT and two hexadecimal digits replace each byte that is not UTF-8.
 
     A delimiter of several characters is replaced by one byte.
     """

@@ -34,8 +34,8 @@ FILE_NAMES = (
     ("terabyte_processed_train.bin", "terabyte_processed_test.bin"),
     ("train_data.bin", "test_data.bin"),
 )
-"""Names of the training and the test file, as dlrm's `--processed-data-file=terabyte_processed.npz` writes them, and
-as its data loader's own command does."""
+"""Names of the training and the test file: first those that facebookresearch/dlrm writes with
+`--processed-data-file=terabyte_processed.npz`, then those that its data loader writes when run as a command."""
 _INT32 = np.dtype("<i4")
 
 
@@ -105,7 +105,8 @@ class BinarySplit:
 
 
 def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
-    """Take `ids` modulo `num_rows` in place, as the references do; only if any is outside, since modulo is slow."""
+    """Replace `ids` in place by their remainders modulo `num_rows`, as the references do; only if any id is outside 0
+    to `num_rows` - 1, since modulo is slow."""
     if ids.size and (ids.max() >= num_rows or ids.min() < 0):
         np.remainder(ids, num_rows, out=ids)
 
@@ -186,7 +187,8 @@ def _locate_day(folder: Path, day: int, data: DataConfig) -> _Part:
 
 
 def _expect(place: ArrayPlace, shape: tuple[int, int], dtype: np.dtype[Any]) -> ArrayPlace:
-    """Return `place` if the array has the given shape and type. Raises DatasetError otherwise."""
+    """Return `place` (of an array in a file) if the array has the given shape and type. Raises DatasetError
+    otherwise."""
     if place.shape != shape or place.dtype != dtype or shape[0] == 0:
         raise DatasetError(
             f"{place}: {place.dtype} {place.shape}, expected {dtype} {shape} "

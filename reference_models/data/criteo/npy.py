@@ -58,14 +58,16 @@ class ArrayPlace:
 
 
 def locate_npy(path: Path) -> ArrayPlace:
-    """Return the place of a .npy file's array. DatasetError if missing, no .npy, or shorter than its header says."""
+    """Return the place of a .npy file's array. Raises DatasetError for a file that is missing, is no .npy file, or
+    has another length than its header says."""
     with open_data(path) as file:
         place = _read_header(file, path, None)
         return _check_length(place, path.stat().st_size - place.offset_bytes)
 
 
 def locate_npz(path: Path) -> dict[str, ArrayPlace]:
-    """Return the places of all arrays of an uncompressed .npz file, by name without `.npy`. Raises DatasetError."""
+    """Return the places of all arrays of an uncompressed .npz file, by the array's name without `.npy`. Raises
+    DatasetError for a file that is missing, damaged or compressed."""
     with open_data(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

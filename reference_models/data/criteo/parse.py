@@ -72,7 +72,8 @@ class ParsedRows:
 
 
 def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
-    """Parse complete lines of Criteo's text with their line feeds. The first `max_named` malformed ones are named."""
+    """Parse complete lines of Criteo's text with their line feeds. The result names the first `max_named` malformed
+    lines."""
     columns = _read_columns(block)
     if columns is not None:
         return ParsedRows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
@@ -93,7 +94,8 @@ def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
 
 
 def describe_fault(line: bytes) -> str | None:
-    """Return the fault of a line of Criteo's text, without its line feed; None if well-formed. Defines the format."""
+    """Return the fault of a line of Criteo's text, without its line feed; None for a well-formed line. This function
+    defines the format."""
     fields = line.removesuffix(b"\r").split(b"\t")
     if len(fields) != NUM_COLUMNS:
         return f"{len(fields)} columns, expected {NUM_COLUMNS}"
@@ -109,7 +111,8 @@ def describe_fault(line: bytes) -> str | None:
 
 
 def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return log(x + 1) of Criteo's integers, negative ones as 0 (data_utils.py): the same float32 on every machine.
+    """Return log(x + 1) of Criteo's integers, negative integers as 0 (as facebookresearch/dlrm's data_utils.py does):
+    the same float32 on every machine.
 
     Small values come from a table in double precision; numpy's own float32 logarithm depends on the processor.
     """
@@ -154,7 +157,8 @@ def _join(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _parse_hexadecimal(strings: pa.StringArray) -> NDArray[np.uint32] | None:
-    """Return the values of strings of up to eight hexadecimal digits, 0 for none; None if any string is another."""
+    """Return the values of strings of up to eight hexadecimal digits, 0 for an empty string; None if any string has
+    another character or more digits."""
     if compute.max(compute.binary_length(strings)).as_py() > MAX_CATEGORY_DIGITS:
         return None
     padded = compute.ascii_lpad(strings, MAX_CATEGORY_DIGITS, "0")

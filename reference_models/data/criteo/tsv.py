@@ -1,4 +1,5 @@
-"""Prepare datasets from Criteo's text files: 13 integers and 26 categories a line, days cut as in the reference.
+"""Prepare datasets from Criteo's text files: 13 integers and 26 categories a line, cut into days as
+facebookresearch/dlrm does.
 
 The passes are in `prepared.pipeline`; here is their reader for Criteo's format.
 """
@@ -125,8 +126,9 @@ class _CriteoReader:
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
     """Return the rows of the training and the evaluation split, counted through all files in order.
 
-    `days` and `last_file` follow data_utils.py: days have equal numbers of rows, the first ones one more, and the
-    first half of the last day, rounded up, is "test", which the reference evaluates.
+    `days` and `last_file` follow facebookresearch/dlrm's data_utils.py: with `days`, all days have equal numbers of
+    rows, but for one more in the first days if rows remain; with `last_file`, the last file is the last day. The
+    first half of the last day, rounded up, is the "test" split that dlrm evaluates.
     """
     total = sum(file_rows)
     if parameters.split == "files":

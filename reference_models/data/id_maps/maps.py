@@ -1,4 +1,5 @@
-"""Map a table's ids to rows of a smaller one, by kind of [id_map]: int32 [ids, k], k rows summed to an embedding."""
+"""Map a table's ids to rows of a smaller table, with one function per kind of [id_map]: int32 [ids, k], the k rows
+whose sum is an id's embedding."""
 
 from math import isqrt
 
@@ -27,8 +28,9 @@ def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
 def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
     """Map each id to two rows, one for its quotient and one for its remainder: distinct pairs (Shi et al. 2019).
 
-    The divisor is the least with which both kinds of rows fit, so that as few ids as possible share a quotient. If
-    none fits, ids are first hashed to as many numbers as there are pairs of one half of the rows with the other.
+    The divisor is the least with which the rows for quotients and for remainders fit in the table, so that as few ids
+    as possible share a quotient. If none fits, ids are first hashed to as many numbers as there are pairs of one half
+    of the rows with the other.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:

@@ -49,8 +49,8 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return all maps' columns concatenated, and for each column of mapped ids, the sample's column of ids and
-        the start of the map's column."""
+        """Return the columns of all maps in one array; and, for each column of mapped ids, the column of the sample's
+        ids that it maps, and the start of its map's column in that array."""
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."

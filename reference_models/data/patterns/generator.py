@@ -66,8 +66,9 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     """Return the best possible score of each class of T tasks, float64 [N, T, K], and the class, int64 [N, T], of all
     N patterns of a split.
 
-    A class is likelier, the more pixels of its task agree with its prototype, or with the negative, whichever are
-    more: the log-likelihood is log cosh of the surplus times a constant, plus a constant.
+    A class's score is the surplus of agreeing over disagreeing pixels of its task, compared with its prototype or
+    with the prototype's negative, whichever agrees more. The class's log-likelihood is log cosh of the score times a
+    constant, plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -82,9 +83,10 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the parts of a dataset of patterns: the tasks, `chunk_samples` patterns each, that generate both splits.
+    """Return the tasks that generate both splits of a dataset of patterns, each of `chunk_samples` patterns, and the
+    function that does a task.
 
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError.
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition that no patterns can have.
     """
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}

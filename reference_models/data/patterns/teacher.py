@@ -50,9 +50,10 @@ class PatternTeacher:
     flip_threshold: int
     """Share of flipped pixels, in 2**16-ths."""
     owners: NDArray[np.int64]
-    """[P]: task to which each pixel of a pattern belongs, row by row."""
+    """Task to which each of a pattern's P pixels belongs, row by row: int64 [P]."""
     prototypes: NDArray[np.uint8]
-    """[T tasks, K classes, P pixels]: prototype of each class, 1 is bright; only the task's own pixels are used."""
+    """Prototype of each class of each task, 1 is bright: uint8 [T tasks, K classes, P pixels]; only the task's own
+    pixels are used."""
 
 
 def pattern_shape(data: DataConfig) -> PatternShape:
@@ -86,7 +87,8 @@ def parse_parameters(data: DataConfig) -> PatternParameters:
 
 
 def build_teacher(data: DataConfig) -> PatternTeacher:
-    """Draw the prototype image of each task's classes from the dataset's seed. Raises ConfigError."""
+    """Draw the prototype image of each task's classes from the dataset's seed. Raises ConfigError for a wrong
+    definition."""
     made, shape, seed = parse_parameters(data), pattern_shape(data), data.seed or 0
     row, column = np.divmod(np.arange(shape.side**2), shape.side)
     size = (shape.num_tasks, shape.num_classes, shape.side**2)

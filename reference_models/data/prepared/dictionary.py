@@ -67,7 +67,8 @@ class Dictionary:
 
 
 def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
-    """Return the dictionary of the counted values that occur at least `min_count` times, but not of `without`."""
+    """Return the dictionary of the counted values that occur at least `min_count` times, except the value
+    `without`."""
     is_kept = counted.counts >= min_count
     if without is not None:
         is_kept &= counted.values != without

@@ -206,7 +206,8 @@ class _DecompressedFile(io.RawIOBase):
 class _CountingReader(io.RawIOBase):
     """Reader of an open file that counts its bytes and computes their sha256.
 
-    The file is opened before, since opening may fail, and io closes an object whose constructor failed.
+    The caller opens the file: if the constructor did and failed, io would still close the reader, which has no file
+    then.
     """
 
     def __init__(self, file: io.FileIO, on_bytes: Callable[[int], None] | None) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Most first rows of a split from which a category column's ROC AUC, and the best one of soft labels, is computed."""
+"""Most first rows of a split from which a category column's ROC AUC, or the highest ROC AUC that soft labels allow,
+is computed."""
 _TELLING = 0.9
 """Share of the best possible (AUC - 0.5) above which one column predicts the label too well by itself: for labels 0
 and 1, AUC 0.95."""
@@ -33,9 +34,11 @@ class ColumnLook:
     num_cells: list[int] = field(default_factory=lambda: [0, 0])
     num_missing: list[int] = field(default_factory=lambda: [0, 0])
     num_unknown: list[int] = field(default_factory=lambda: [0, 0])
-    """Cells of a category column whose value has id 0, since it is rare in training, or only in evaluation."""
+    """Number of cells [train, eval] of a category column whose value has id 0, since it is rare in training, or
+    occurs only in evaluation."""
     num_distinct: int | None = None
-    """Distinct values of the column in training, rare ones included; None unless a category with a dictionary."""
+    """Number of distinct values of the column in training, rare values included; None for dense features, and for
+    hashed categories, which have no dictionary."""
     auc: float | None = None
     """ROC AUC in evaluation with only this column as the score: its number, or its value's share of positive labels
     in training. None if a row has several ids, or all evaluation labels are equal."""

@@ -100,7 +100,8 @@ class FileRows:
     num_others: int = 0
     """Number of further rows read of the file that the dataset does not use, whether well-formed or not."""
     times: NDArray[np.longdouble] | None = None
-    """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None without."""
+    """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None if rows have
+    none."""
 
 
 class Reader(Protocol):
@@ -140,7 +141,8 @@ class Reader(Protocol):
 
     @property
     def moments(self) -> NDArray[np.float64] | None:
-        """Mean and deviation [2, D] by which `finish_dense` standardises dense features; None if not stored."""
+        """Mean and deviation [2, D] by which `finish_dense` standardises dense features; None if they are not stored
+        with the dataset."""
 
     @property
     def has_times(self) -> bool:
@@ -155,7 +157,8 @@ class Reader(Protocol):
         """
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        """Return the function from dense features as parsed to those stored; `pieces` are those of training rows."""
+        """Return the function from dense features as parsed to those stored; `pieces` yields the parsed dense
+        features of training rows, piece by piece."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,7 +201,7 @@ class _Tally:
     is_sorted: bool = True
     """Whether no row parsed so far has an earlier time than the row before it."""
     last: NDArray[np.longdouble] | None = None
-    """Time of the row parsed last [1]; None before the first."""
+    """Time of the row parsed last [1]; None before the first row is parsed."""
 
     @property
     def state(self) -> dict[str, Any]:
@@ -332,7 +335,8 @@ def prepare_files(
 
 
 def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
-    """Return the seconds of each stage of a preparation, of which writing ends now; arguments are monotonic times."""
+    """Return the seconds of each stage of a preparation; the last stage, writing, ends with this call. Arguments are
+    times of a monotonic clock, in seconds."""
     return {
         "parsing": parsed_s - started_s,
         "numbering": numbered_s - parsed_s,
@@ -449,18 +453,21 @@ class _Recorder:
     """Bytes processed since progress was recorded last."""
 
     def add_file(self, num_bytes: int, tally: _Tally) -> None:
-        """Record that one more file is parsed, if enough bytes were parsed to be worth waiting for the disk."""
+        """Note that one more file is parsed; write the record only if enough bytes were parsed since the last one,
+        since writing waits for the disk."""
         self.kept.tally, self.kept.reader = tally.state, self.reader.state()
         self._add(num_bytes)
 
     def finish_parsing(self) -> None:
-        """Record that all rows are parsed and in their final order; record again if they were sorted."""
+        """Note that all rows are parsed and in their final order; if no record is on disk (sorting removes it), all
+        rows' bytes count as processed since the last record."""
         if not self.kept.is_parsed:
             self.kept.is_parsed = True
             self._add(0 if self.spool.is_kept else self.spool.num_bytes)
 
     def add_category(self, num_rows: int, look: ColumnLook, num_bytes: int) -> None:
-        """Record that the values of one more category column are replaced by ids."""
+        """Note that the values of one more category column are replaced by ids; write the record if enough bytes were
+        processed since the last one."""
         self.kept.numbered.append((num_rows, look))
         self._add(num_bytes)
 
@@ -556,7 +563,8 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
 
 
 def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
-    """Return the statistics of a dataset's soft labels (shares from 0 to 1), which vary in both splits."""
+    """Return the statistics of a dataset's soft labels (shares from 0 to 1); the caller has checked that labels vary
+    in both splits."""
     num_rows, total, squares = 0, 0.0, 0.0
     for start, stop in _pieces(range(splits["eval"].stop), _COLUMN_ROWS):
         labels = spool.read("labels", start, stop).astype(np.float64)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Sizes(Protocol):
-    """Sizes of a sample (dense features, rows of tables, ids per table), as a definition, manifest or reader has."""
+    """Sizes of a sample (dense features, rows of each table, ids per table), which definitions, manifests and readers
+    have."""
 
     @property
     def num_dense(self) -> int: ...
@@ -45,7 +46,8 @@ class ClickDataset(Protocol):
         """Return samples start to stop - 1 of the split, in dataset order, as a batch (`Batch` or `ImageBatch`)."""
 
     def read_into(self, start: int, stop: int, batch: Any) -> None:
-        """Read the split's samples start to stop - 1, which exist, into a batch of that size; ids may be int32."""
+        """Read samples start to stop - 1 of the split, all of which must exist, into a batch of stop - start samples;
+        the batch's ids may be int32."""
 
 
 def has_soft_labels(split: ClickDataset) -> bool:
@@ -66,7 +68,7 @@ class Batch:
 
     @property
     def ids(self) -> "torch.Tensor":
-        """Ids of embedding rows [B, sum(multi_hot)], by a name that every class of batches has."""
+        """Ids of embedding rows [B, sum(multi_hot)], under the name `ids` that every class of batches has."""
         return self.indices
 
     @classmethod
@@ -127,7 +129,7 @@ class ImageBatch:
 
     @property
     def ids(self) -> "torch.Tensor":
-        """Class of each image for each task, by the name that every class of batches has for its ids."""
+        """Class of each image for each task [B, T], under the name `ids` that every class of batches has."""
         return self.classes
 
     @classmethod

@@ -20,7 +20,8 @@ class Array:
     file: str
     """Name of the array within its file's name, <split>_<file>.npy."""
     member: str | None
-    """Attribute of batches, and of rows to write, with the array; None for zeros that are only in the file."""
+    """Name of the attribute with the array, of batches and of rows to write; None for an array of zeros that is only
+    in its file."""
     dtype: str
     """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
@@ -99,4 +100,5 @@ IMAGES = Layout(
         replace(INDICES, member="classes", expected="classes that their tasks have"),
     ),
 )
-"""Layout of images and the class of each task. The file of labels holds zeros; it is part of existing digests."""
+"""Layout of images and the class of each task. The file of labels holds only zeros; digests of existing datasets
+include it."""

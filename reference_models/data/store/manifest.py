@@ -162,7 +162,8 @@ def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[t
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Raise DatasetError for a data file whose size differs from the manifest, or whose time and sha256 differ.
 
-    Only files whose time differs are hashed, so that it is quick enough for every run; `verify` hashes all files.
+    Only files whose time differs are hashed, so that the check is quick enough for every run; `verify` hashes all
+    files.
     """
     for path, entry in list_manifest_files(folder, manifest):
         stat = path.stat()

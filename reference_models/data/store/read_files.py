@@ -38,7 +38,8 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadFile:
-    """State of a data file when the reader opened it, and when its bytes were hashed; `sha256` is None before."""
+    """State of a data file when the reader opened it, and when its bytes were hashed; `hashed` and `sha256` are None
+    until then."""
 
     name: str
     opened: FileState

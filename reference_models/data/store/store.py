@@ -78,7 +78,7 @@ class SplitWriter:
     def write(self, start: int, rows: Rows) -> None:
         """Write `rows` as the split's samples start, start + 1, ... Raises ValueError if they do not fit the split.
 
-        Arrays without a member stay zero, as in a new file.
+        An array for which the layout names no member of `rows` stays zero, as in a new file.
         """
         if start < 0 or start + len(rows) > self.num_samples:
             raise ValueError(f"samples {start} to {start + len(rows)} of a split of {self.num_samples}")

@@ -19,7 +19,8 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import open_regular, read_regular
 
 _COPIES = 4
-"""Copies of a file of lookups that are in memory at once: unpacked file, its bytes, its tensors, and the trace."""
+"""Number of copies of a file of lookups in memory at once: the unpacked file, its bytes, its tensors, and the
+trace."""
 _MOST_BLOCKS = 1 << 20
 """Most blocks into which `expect_touched` groups a table's rows of nearly equal access probability."""
 _MAX_PROFILE_BYTES = 16 << 20

@@ -91,8 +91,8 @@ class MissRatioCurve:
     distances: Ids
     """Stack distances that occur in the trace, rising [D]: in rows, or in units of bytes where row sizes differ."""
     hits: Floats
-    """Lookups that hit an LRU cache larger than the first d of `distances` and no larger than the next, by d
-    [D + 1]."""
+    """Number of lookups that hit an LRU cache [D + 1]: entry i is for caches whose size is above the first i
+    `distances`, and not above the next."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
         """Return the number of accesses that miss an LRU cache of each size in `num_rows`, in the unit of

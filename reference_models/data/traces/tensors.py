@@ -31,7 +31,8 @@ _CODES = {
 
 
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
-    """Load a file that torch.save wrote in its form since 1.6; return its content and its bytes of tensor data.
+    """Load a file that torch.save wrote in its form since 1.6; return its content and the number of bytes of its
+    tensors' data.
 
     Loading takes about twice as much memory as the file has bytes. Raises ValueError for anything but an archive of
     plain tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
@@ -80,10 +81,12 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return a torch archive's size. Raises ValueError for an end unlike torch's, or a list of too many files.
+    """Return a torch archive's size in bytes. Raises ValueError for an end unlike torch's, or a list of files that is
+    too long.
 
-    The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB and
-    in torch's, are a locator of 20 bytes and a record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).
+    A zip archive ends in a record of 22 bytes, which states how many bytes its list of files has. In archives of more
+    than 4 GiB, and in all of torch's, a record of 56 bytes and a locator of 20 bytes stand before it; then the record
+    of 56 bytes states the number that counts (PKWARE's APPNOTE.TXT, 4.3).
     """
     num_bytes = file.seek(0, io.SEEK_END)
     file.seek(max(0, num_bytes - 98))

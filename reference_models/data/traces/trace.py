@@ -55,7 +55,7 @@ class AccessTrace:
     are_rows_least: bool = False
     """True if `num_rows` are lower bounds, such as the highest row looked up in each table plus one."""
     tables: tuple[TracedTable, ...] = ()
-    """Names, row sizes and sides of the tables [T]; empty where unknown."""
+    """Names, row sizes and sides (looked up for the user or for each item) of the T tables; empty where unknown."""
     samples_per_query: int = 1
     """Number of samples of one query: the items ranked for one user."""
 

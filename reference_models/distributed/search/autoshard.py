@@ -53,7 +53,8 @@ SMALL = TaskSizes()
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
     """Return the sizes (tables, devices) of tasks to train a policy on, so that it suits the given tasks.
 
-    They are the given tasks' own sizes, up to MOST_TABLES and MOST_DEVICES; SMALL where none is larger than that.
+    The sizes range from the smallest to the largest given task, but at most to MOST_TABLES and MOST_DEVICES; the
+    default sizes `SMALL` are returned if no given task is larger than these.
     """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
@@ -90,7 +91,7 @@ class Policy(nn.Module):
         """Return the log-probabilities [tasks, plans, devices] of placing one table of each task, [tasks, 32].
 
         `left` [tasks, 3] describes the tables left to place; `held` [tasks, plans, devices, 32] sums the
-        representations of each device's tables; `loads` [tasks, plans, devices, 2] are its cost and memory.
+        representations of each device's tables; `loads` [tasks, plans, devices, 2] are each device's cost and memory.
         """
         device = torch.cat((held, self.load(loads)), dim=-1)
         state = torch.cat((table, self.left(left)), dim=-1)[:, None, None].expand_as(device)
@@ -99,7 +100,8 @@ class Policy(nn.Module):
 
     @property
     def reward(self) -> float:
-        """Mean reward of the plans of training's last 20 updates: the least over the greatest cost of a device."""
+        """Mean reward of the plans in training's last 20 updates; a plan's reward is its least over its greatest cost
+        of a device."""
         return float(self.mean_reward)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -178,9 +180,11 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a placement policy on tasks of the given sizes, of generated tables, from `start` if given.
+    """Train a placement policy on tasks of the given sizes, of generated tables; `start` is a policy to continue
+    from, None to begin with random weights.
 
-    It uses one thread. `batch_size` is that of the cost: the tables' reuse is that of such a batch.
+    Training uses one thread. `batch_size` must be the batch size that `cost` assumes: it determines the tables' reuse
+    (how often a batch looks up the same row).
     """
     empty = replace(NEUROSHARD, num_devices=_POOL_SIZE, batch_size=batch_size)
     pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]
@@ -216,11 +220,11 @@ def train_policy(
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> PlacementPlan:
-    """Return the cheapest of a policy's placement plans: the likeliest, and NUM_DRAWN random ones.
+    """Return the cheapest of a policy's placement plans: the likeliest plan, and NUM_DRAWN random plans.
 
-    Without a policy, one is trained for the cost on SMALL tasks. Random plans help on tasks that are larger than
-    those of training. Where no plan has room, the likeliest is repaired. Raises ConfigError if that finds no plan
-    either.
+    Without a policy, one is trained for the cost on tasks of the default sizes, `SMALL`. Random plans help on tasks
+    that are larger than those of training. If no plan fits the devices' memory, the likeliest plan is repaired.
+    Raises ConfigError if the repair finds no plan either.
     """
     policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)
     with repeatable(seed), torch.no_grad():

@@ -19,7 +19,7 @@ TABLE_S = 2e-6
 DEVICE_S = 50e-6
 """Fixed seconds of a step on a device that holds tables: some ten kernel launches of 5 us; assumed, not measured."""
 BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
-"""Assumed number of lookups of a row in a batch, for each reuse bin: 1, 2, then the middle of 2^(k-1) to 2^k."""
+"""Assumed number of lookups of a row in a batch, for each reuse bin k: 1, 2, then the middle of 2^(k-1) and 2^k."""
 
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[EmbeddingTable]]
@@ -46,8 +46,8 @@ def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDAr
 
     Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
     distinct row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
-    batch, it is in a cache. A copy's gradient is dense, so all its rows are read and written with gradient and state;
-    it looks up at most the distinct rows of the whole batch.
+    batch, it is in a cache. A table that is copied to each device has a dense gradient, so that all its rows are read
+    and written with gradient and state; a copy looks up at most the distinct rows of the whole batch.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
@@ -71,7 +71,7 @@ class Bandwidth:
     """
 
     batch_size: int
-    """Samples of a training step over all devices, for all of which each device looks up its own tables."""
+    """Samples of a training step over all devices together; each device looks up its own tables for all of them."""
     memory_bandwidth: float
     """Bandwidth of each device's memory, in bytes/s."""
     table_s: float = TABLE_S
@@ -90,9 +90,10 @@ class Exchange:
     Affine: a sum over the device's tables, and its fixed time. A device sends the sums of its own tables to the
     devices of the samples, and receives as many bytes of gradients. Sums of other tables arrive over the same links
     in the other direction at the same time. Links within a host and between hosts work in parallel: the slower one
-    counts. Sums of parts by rows are added up where they arrive; for rows over one host they are first added up
-    within the host, then sent to the other hosts. Gradients of copies are added up by a ring over the slowest link.
-    Each of the two exchanges has a link's latency, if a device takes part.
+    counts. Partial sums of a table that is cut by rows are added up where they arrive; if the rows are cut over one
+    host's devices, the sums are first added up within the host, then sent to the other hosts. Gradients of a table
+    that is copied to each device are added up by a ring over the slowest link. Each of the two exchanges (of pooled
+    rows, of gradients) takes a link's latency if the device holds tables.
     """
 
     batch_size: int

@@ -75,8 +75,8 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return the net bytes or seconds that each move or swap takes from its device and gives to the other:
-    [steps]."""
+    """Return the net bytes or seconds that each move or swap takes from its source device and adds to its target
+    device: [steps]."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Sets of tables whose cost is known, each twice, to train and test cost nets (learnt costs). Torch-free."""
+"""Sets of tables with two known costs each, to train and test cost nets (learnt costs). Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _MAX_TABLES = 15
 
 @runtime_checkable
 class RepeatedCost(Protocol):
-    """Cost that is measured in rounds, each half of which gives a cost of a set of tables."""
+    """Cost that is measured in rounds; each half of the rounds gives a cost of a set of tables."""
 
     def __call__(self, sets: Sets, /) -> Seconds: ...
 
@@ -35,9 +35,10 @@ class KnownSets:
 
     sets: Sets
     seconds: Seconds
-    """Seconds of each set of tables in each half of the rounds, [sets, 2]; both are equal for modelled costs."""
+    """Seconds of each set of tables in each half of the measuring rounds, [sets, 2]; both are equal for modelled
+    costs."""
     alone: Mapping[EmbeddingTable, Sequence[float]]
-    """Seconds of each table that is alone on a device, in each half of the rounds: 2 values."""
+    """Seconds of each table that is alone on a device, in each half of the measuring rounds: 2 values per table."""
     spread: float = 0.0
     """Spread of a set's seconds over rounds, as a fraction of their median; median over sets; 0 for modelled
     costs."""
@@ -57,8 +58,8 @@ def draw_sets(pool: Sequence[EmbeddingTable], num_sets: int, seed: int) -> list[
 
 
 def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
-    """Return the costs of sets of tables and of each table alone, by one call of `cost`, which measures
-    alternately."""
+    """Return the costs of sets of tables and of each table alone, all asked for in one call, in which a measured cost
+    measures the sets alternately."""
     pool = [*dict.fromkeys(table for each in sets for table in each)]
     together = [*sets, *([table] for table in pool)]
     seconds, spread = cost(together), 0.0

@@ -19,8 +19,8 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Most successive cuts of tables, and number of cuts without gain after which the search ends; the latter by whether
-costs of tables add up (otherwise a cut takes longer to judge)."""
+"""Limits of the search: most successive cuts of tables; and number of cuts without gain after which it ends, by
+whether the cost of a set of tables is the sum of their costs (if not, a cut takes longer to judge)."""
 _EVEN = 1 + 1e-3
 """Ratio of the slowest device's seconds to the devices' mean, below which no table is cut: cuts add work."""
 
@@ -70,7 +70,8 @@ def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
     """Return the table, or part of one, to cut next: the slowest device's costliest, or the largest if not all fit.
 
-    Pieces that may not be halved are passed over. None if no piece is left, or the devices are balanced.
+    Tables and parts that may not be halved are passed over. Returns None if none is left, or if the devices are
+    balanced.
     """
     if found is None:
         weights = costs.sizes(pieces)

@@ -29,7 +29,7 @@ _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """While inside, compute with one thread and with torch's generator seeded; restore both at the end."""
+    """Compute with one thread, and with torch's generator seeded, while inside; restore both at the end."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -54,8 +54,8 @@ class CostLayers(nn.Module):
         self.register_buffer("scale", torch.zeros(2, 2))
 
     def embed(self, described: torch.Tensor) -> torch.Tensor:
-        """Return the vectors that are added up over a set of tables, [tables, 33] with bytes last, from `describe`'s
-        result."""
+        """Return the vectors [tables, 33] that are added up over a set of tables, from `describe`'s result; the last
+        number of a vector is the bytes that a step moves for the table."""
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
@@ -157,7 +157,7 @@ _KEPT = ("tau", "additive_tau", "device_s", "error", "additive_error", "repeat_e
 
 
 def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
-    """Load the arrays as the state of `module`, which errors call `what`.
+    """Load the arrays as the state of `module`, which error messages call `what`.
 
     Raises ArtifactError for arrays of other names or shapes, or values that are not finite.
     """
@@ -198,7 +198,8 @@ def train_net(
 ) -> Net:
     """Train a cost net on random sets of the tables, and of their halves, quarters and so on; `cost` gives the truth.
 
-    `start` is a net to begin with, such as one of `Bandwidth` where only few sets were measured.
+    `start` is a net to continue from, such as a net trained on `Bandwidth`'s modelled costs where only few sets were
+    measured.
     """
     return fit_net(ask_sets(cost, draw_sets(list_parts(tables), num_sets, seed)), batch_size, seed=seed, start=start)
 
@@ -270,7 +271,7 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 def choose(net: Net, cost: SetCost) -> SetCost:
     """Return the net if it is shown to predict held-out sets better than adding up single tables' costs; else the
-    sum.
+    cost that adds them up.
 
     Adding up must be wrong by more than the measurements' noise, too.
     """

@@ -54,9 +54,10 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
-    """Return the plan of the first list of pieces (tables or parts) that repair makes fit the devices' memory.
+    """Return the plan of the first list of pieces (tables or parts) for which repair finds room in the devices'
+    memory.
 
-    Raises the first list's ConfigError if none fits.
+    Raises the first list's ConfigError if there is no room for any list.
     """
     faults = []
     for pieces in lists:

@@ -15,7 +15,8 @@ from reference_models.distributed.search.task import PlacementPlan, Task, find_f
 from reference_models.process.errors import ConfigError
 
 MAX_ENUMERATED = 9
-"""Most tables for which all partitions over devices are compared: 9 have 21,147 (Bell's number), of 512 sets."""
+"""Most tables for which all partitions over devices are compared: 9 tables have 21,147 partitions (Bell's number),
+made of 512 different sets whose costs are computed."""
 MAX_NODES = 5_000
 """Most nodes of the branch and bound of an integer program, after which its solver stops."""
 MAX_PLACES, MAX_WORK = 2_000, 1_000_000
@@ -108,8 +109,8 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
 
     It minimises z: each table has a device, no device takes more than z seconds or exceeds its memory. `alone` are
     the seconds that each table adds to its device, `most_s` those of a known plan, without a device's fixed time.
-    Returns the best plan so far, None if there is none, and the lower bound: infinite if no plan fits, 0 if the
-    program has more than MAX_PLACES and is not solved.
+    Returns the best plan so far, None if there is none, and a lower bound: `most_s` (by default infinite) if the
+    program is infeasible, 0 if it is not solved, having more than MAX_PLACES tables times devices.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron

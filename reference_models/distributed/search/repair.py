@@ -11,18 +11,18 @@ from reference_models.distributed.search.task import PlacementPlan, Repair, Repa
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Most placements of single pieces (tables or parts) tried before the trial of arrangements stops."""
+"""Most placements of single pieces (tables or parts) that the trial of arrangements makes before it stops."""
 CUTTING = ("local", "neuroshard")
-"""Searches that also try parts of tables: a proof that whole tables do not fit says nothing about them."""
+"""Searches that also place parts of tables: a proof that whole tables do not fit says nothing about parts."""
 MAX_PIECES = 100
-"""Most pieces (tables or parts) whose arrangements are tried: with more, MAX_PACKED placements cover too few."""
+"""Most pieces (tables or parts) whose arrangements are tried: for more, MAX_PACKED placements are far too few."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
     """Find room for pieces (tables or parts) on devices; return their plan, a table's columns in the order of
     devices.
 
-    Raises ConfigError as `find_room` does.
+    Raises ConfigError if no placement fits the devices' memory.
     """
     held, repair = find_room(costs, held, search)
     ends, shards = [0] * len(costs.task.tables), []
@@ -88,10 +88,10 @@ def pack(
     """Try arrangements of pieces (tables or parts) on equal devices, largest first, each where least memory stays
     free.
 
-    `sizes` are the pieces' bytes; a piece with a home other than -1 is on that device.
+    `sizes` are the pieces' bytes; `homes` are the devices on which pieces must stay, -1 for any device.
 
-    Returns the device of each piece; False if all arrangements were tried and none fits; True if one may exist, after
-    MAX_PACKED placements or with more than MAX_PIECES pieces.
+    Returns the device of each piece; False if all arrangements were tried and none fits; True if an arrangement may
+    exist but was not found, after MAX_PACKED placements or with more than MAX_PIECES pieces.
     """
     homes = np.full(len(sizes), -1) if homes is None else homes
     order = [at for at in np.argsort(-sizes, kind="stable").tolist() if homes[at] < 0]
@@ -137,7 +137,7 @@ def _amount(num_bytes: int) -> str:
 def no_plan(task: Task, search: str, *, is_proved: bool = False) -> NoPlanError:
     """Return the error that says why no placement was found; `is_proved` if all plans of whole tables were tried.
 
-    More devices are advised only if it is proved that the given ones are too few.
+    The message advises more devices only if it is proved that the given devices are too few.
     """
     sizes, memory = [table.memory_bytes for table in task.tables], _amount(task.memory_bytes)
     devices = f"{task.num_devices} devices of {memory}"

@@ -31,7 +31,8 @@ class EmbeddingTable:
 
     @property
     def state_floats(self) -> int:
-        """Number of floats of optimizer state per row; row-wise Adagrad has one for each part of a table."""
+        """Floats of optimizer state per row: 0 for SGD, `dim` for Adagrad, 1 for row-wise Adagrad (in each part, if
+        the table is cut by columns)."""
         return {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
 
     @property
@@ -46,14 +47,15 @@ class EmbeddingTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePart(EmbeddingTable):
-    """Part on one device of a table that is cut by rows, or copied, which TorchRec's planner does, searches here not.
+    """Part, on one device, of a table that is cut by rows or copied to devices, as TorchRec's planner may do;
+    searches in this package cut tables only by columns.
 
     Rows and lookups per sample are those of the part, assuming that a table's lookups are uniform over rows.
     """
 
     layout: Literal["rows", "host_rows", "copy"]
-    """Layout of the table: `rows` cut over all devices, `host_rows` over a host's devices, or `copy`: all rows on
-    each device, for that device's samples."""
+    """Layout of the table: `rows` cut over all devices, `host_rows` cut over the devices of one host, or `copy`: all
+    rows on each device, which looks up that device's samples."""
     sample_share: float = 1.0
     """Share of the batch's samples for which this part of the table is looked up."""
 
@@ -74,7 +76,7 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the task without its name and `kept`, which says what task a plan was made for."""
+        """SHA-256 of the task without its name and `kept` tables; it identifies the task that a plan was made for."""
         content = asdict(self)
         del content["name"], content["kept"]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -92,10 +94,11 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """Repair of a placement plan, where the search itself found no room for a table."""
+    """Repair of a placement plan, needed if the search itself found no room for a table."""
 
     start: RepairStart
-    """Placement that the repair began with: the search's own, or a new one by bytes or by trying arrangements."""
+    """Placement that the repair began with: the search's own, or a new placement made by bytes or by trying
+    arrangements."""
     num_moves: int
     num_swaps: int
 

@@ -1,5 +1,5 @@
-"""Placement tasks (tables to place on devices): a benchmark's, from NeuroShard's files, or random as by its
-generator.
+"""Placement tasks (tables to place on devices): of a benchmark's tables, from NeuroShard's files, or drawn at random
+as NeuroShard's generator does.
 
 Each function takes an `empty` task, which has the devices and the batch size but no tables.
 """
@@ -47,7 +47,8 @@ def task_of(
     """Return the placement task of a benchmark's tables; `data` and `num_embeddings` are those after an id map.
 
     Reuse is counted in the trace; without a trace it follows Zipf's law with the data's own exponent, else with that
-    of synthetic data. Raises ConfigError for a trace of other tables, and as `check_task` does.
+    of synthetic data. Raises ConfigError for a trace of other tables, for no tables, and for tables that exceed the
+    memory of all devices.
     """
     if trace is not None and trace.num_rows != tuple(num_embeddings):
         raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
@@ -71,7 +72,7 @@ def task_of(
 def check_task(task: Task) -> Task:
     """Return the placement task unchanged, if its devices together have memory for its tables.
 
-    Raises ConfigError if they have not, or if the task has no tables.
+    Raises ConfigError if the devices have too little memory, or if the task has no tables.
     """
     if not task.tables:
         raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
@@ -85,9 +86,11 @@ def check_task(task: Task) -> Task:
 
 
 def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
-    """Return the placement task with some tables fixed on given devices, as (table, device) pairs.
+    """Return the placement task with some tables kept on given devices, as (table, device) pairs, where no search
+    moves them.
 
-    Raises ConfigError for an unknown table or device, a table kept twice, or kept tables that do not fit.
+    Raises ConfigError for an unknown table or device, a table named twice, or kept tables that exceed a device's
+    memory.
     """
     for table, device in kept:
         if not (0 <= table < len(task.tables) and 0 <= device < task.num_devices):
@@ -110,8 +113,9 @@ def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
 def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
     """Return the placement task of the tables that a file describes.
 
-    By default reuse is that of synthetic data, and optimizer state that of row-wise Adagrad. Raises ConfigError for
-    tables that are not fp32, and as `check_task` does.
+    By default reuse (how often a batch looks up the same row) is that of synthetic data, and optimizer state that of
+    row-wise Adagrad. Raises ConfigError for tables that are not fp32, for no or too many tables, and for tables that
+    exceed the memory of all devices.
     """
     if len(tables) > _MAX_TABLES:
         raise ConfigError(f"{tables[_MAX_TABLES].place}: expected at most {_MAX_TABLES:,} tables. Leave some out.")
@@ -185,7 +189,7 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
     """Read NeuroShard's placement tasks, a line `ids dims` each; ids number the tables of its table_configs.json.
 
     NeuroShard's tables have no optimizer state. Raises DatasetError naming file and line, or table, for an invalid
-    file, ConfigError as `check_task` does.
+    file; ConfigError for a file without tables or tasks, and for tables that exceed the memory of all devices.
     """
     if not (known := _read_tables(tables)):
         raise ConfigError(f"{tables} has no tables: expected a list of them.")
@@ -244,13 +248,15 @@ def _read_tables(path: Path) -> list[EmbeddingTable]:
 def generate_tasks(
     num_tasks: int, seed: int, empty: Task = NEUROSHARD, num_tables: tuple[int, int] = (10, 60)
 ) -> list[Task]:
-    """Draw placement tasks as NeuroShard's released generator does, of random tables, since its own are in Git LFS.
+    """Draw placement tasks as NeuroShard's released generator does, of random tables, since NeuroShard's own tables
+    are in Git LFS.
 
-    As released: a number of tables in `num_tables`, end excluded, each any of 856, each dim one of 128 to 4; drawn
-    again until weights leave a quarter of one device's memory free (15 of 4 x 4 GiB). The 856 tables: rows
-    log-uniform from 1,000 to 8,000,000, so that each fits on a device of 4 GiB; lookups per sample log-uniform from 1
-    to 67 (mean 15.7; published 15.8); Zipf exponent uniform from .55 to 1.1, with which a row of a batch is looked up
-    some 7 times (published 6.9). Raises ConfigError where none fits.
+    As released: a task has a number of tables in `num_tables` (end excluded), each drawn from 856 tables with a width
+    of 128, 64, 32, 16, 8 or 4 columns; a task is drawn again until all its weights together leave a quarter of one
+    device's memory free (15 GiB of 4 x 4 GiB). The 856 tables: rows log-uniform from 1,000 to 8,000,000, so that each
+    fits on a device of 4 GiB; lookups per sample log-uniform from 1 to 67 (mean 15.7; published 15.8); Zipf exponent
+    uniform from .55 to 1.1, with which a row of a batch is looked up some 7 times (published 6.9). Raises ConfigError
+    where no drawn task fits.
     """
     rng = np.random.default_rng(seed)
     rows = np.exp(rng.uniform(np.log(1e3), np.log(8e6), _NUM_TABLES)).astype(np.int64).tolist()
