@@ -1,11 +1,11 @@
 """Python API of dlrmbench: `from harness import api`. Its functions do what the command line does, and are stable.
 
 `run` and `sweep` start fresh processes and return the folder of their results, `resume` completes it; `results`,
-`compare` and `render` read such folders, other result directories and logs; the first two also files of `report
---format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a configuration
-file is read. Errors that the caller can correct are HarnessError, ConfigError, DefinitionError, DatasetError or
-InputError, with the command line's own message; a run that misses its target is a result, not an error. Functions of
-extensions are attributes of this module, too.
+`compare` and `render` read such folders, other result directories and logs; `results` and `compare` also read files
+of `report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a
+configuration file is read. Errors that the caller can correct are HarnessError, ConfigError, DefinitionError,
+DatasetError or InputError, with the command line's own message; a run that misses its target is a result, not an
+error. Functions of extensions are attributes of this module, too.
 """
 
 import os
@@ -30,7 +30,8 @@ __all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function that an extension adds to the API. Raises AttributeError where there is none of that name."""
+    """Return the function `name` that an extension adds to the API. Raises AttributeError where no extension has a
+    function of that name."""
     if (place := find_places("functions").get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return load_place(place)
@@ -62,15 +63,16 @@ def run(
     `output`.
 
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
-    2}; `throughput` measures samples/s over that many steps instead, `quality` AUC (or accuracy) and log loss after
-    that many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to
-    train is known to that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a
-    file as for --matmul; `kinds` requests any kind of measurement, such as {"throughput": 20}, with None where its
-    option takes no number. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    2}; `throughput`, a number of steps, measures samples/s over these steps in place of a run to the target;
+    `quality`, a number of samples, measures AUC (or accuracy) and log loss after training on them; both measure in at
+    least 5 processes. `until` adds runs, to `max_runs` at most, until the interval of the mean time to train is
+    within that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a file as for
+    --matmul; `kinds` requests any kind of measurement, such as {"throughput": 20}, with None where its option takes
+    no number. The page is `report.html` in the folder. `resume` completes an interrupted set.
 
-    With the folder of a set as `beside`, its configuration is measured again (by the interpreter `python` if given),
-    alternately with a new one: that configuration with `settings`, or `benchmark` with them. The returned folder then
-    holds the two sets `base` and `new`, to be compared.
+    With the folder of a run set as `beside`, that set's configuration is measured again (by the interpreter `python`
+    if given), alternately with a new configuration: the set's, or `benchmark`'s if given, changed by `settings`. The
+    returned folder then holds two run sets to be compared, `base` (measured again) and `new`.
     """
     return start(make_request("run", locals()))
 
@@ -114,9 +116,9 @@ def resume(
 ) -> Path:
     """Complete a run set, sweep, pair or measurement as it began, or grow it to `runs` repetitions; return `folder`.
 
-    Finished runs are kept. `models` and `implementations` name the set's own code that is not dlrmbench's, which runs
-    only where it is named again, as does `python`, the interpreter of a pair's base. A set that other code began is
-    continued after a Python warning.
+    Finished runs are kept. `models` and `implementations` name the user's own code that the set was begun with: such
+    code runs only where it is named again. So does `python`, the other interpreter with which a pair's base is
+    measured. A set that another version of dlrmbench's code began is continued after a Python warning.
     """
     from harness.experiment.context import Context, Watcher
     from harness.experiment.finish import write_pages
@@ -156,8 +158,8 @@ def compare(
 
 
 def _find(given: str | Path) -> Path:
-    """Return a path, or the folder of the run set or sweep with that name. Raises InputError for an unknown or
-    ambiguous name."""
+    """Return `given` where it is an existing path, else the folder of the run set or sweep that it names in the
+    results folder. Raises InputError for an unknown or ambiguous name."""
     from harness.run_sets.names import find_named, find_results_folder, refuse_missing
 
     if os.path.lexists(given):

@@ -88,11 +88,11 @@ class TimedWays:
 
 
 def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
-    """Time a training step with all thread counts and the first spin count, and with the other spin counts where that
-    is promising.
+    """Time a training step with all thread counts and the first spin count; then, with the other spin counts, the
+    thread counts above 1 that are near the best.
 
     Where a slightly different time would change the choice, near-equal candidates are timed in a second process.
-    Returns the reason why the first process failed, if it did.
+    Returns the reason why the first process failed, if it did, in place of the times.
     """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):

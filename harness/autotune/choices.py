@@ -29,7 +29,8 @@ _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWays:
-    """Autotuning that a section of a definition asks for, such as [serve], in place of that of a training step."""
+    """Autotuning that a section of a definition, such as [serve], asks for; it replaces the autotuning of a training
+    step."""
 
     thread_counts: tuple[int, ...]
     """Numbers of threads, one for each candidate that is timed."""
@@ -46,8 +47,8 @@ class OwnWays:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """Candidates (threads, spinning, kernels or a section's own) among which timing chooses for a configuration, and
-    the settings for which the choice is valid."""
+    """Candidates (threads, spinning and kernels, or what a section such as [serve] lists) among which timing chooses
+    for a configuration, and the settings for which the choice is valid."""
 
     config: RunConfig
     data_dir: Path
@@ -60,8 +61,8 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """Autotuning that a section of the definition asks for in place of a training step's; None where there is no such
-    section."""
+    """Autotuning that a section of the definition asks for and that replaces a training step's; None where no section
+    asks for any."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
@@ -92,8 +93,8 @@ class Candidates:
         }
 
     def on_threads(self, num_threads: int) -> "Candidates":
-        """Return the candidates that have `num_threads` threads; all of them where none or each has that number, or a
-        section of the definition lists them."""
+        """Return only the candidates that have `num_threads` threads; all candidates where no candidate or every one
+        has that number, or where a section of the definition lists them."""
         if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
             return self
         spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]
@@ -117,8 +118,8 @@ class Candidates:
 
     @property
     def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Function from a choice's record to whether the choice was made for these settings and is one of these
-        candidates."""
+        """Function that takes a choice's record and returns whether the choice was made for the settings of these
+        candidates and is one of them."""
         return lambda choice: (
             choice.key == self.key
             and (choice.service is None) == (self.own is None)
@@ -133,7 +134,8 @@ def find_candidates(
 ) -> Candidates | None:
     """Return the candidates that autotuning times for a configuration; None where only one is possible.
 
-    On several ranks and on GPUs nothing is chosen: threads are as given, or as the cores allow.
+    On several ranks and on GPUs nothing is chosen: the number of threads is the given one, or follows from the number
+    of cores.
     """
     runtime, implementation = config.workload.runtime, config.workload.implementation
     if runtime.device != "cpu" or runtime.ranks != 1:

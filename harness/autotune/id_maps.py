@@ -41,8 +41,8 @@ from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
-"""Small DLRM whose embeddings are clustered into the map `learned` of ids to rows, whatever the definition's model:
-ids that occur with similar ids get similar embeddings."""
+"""Keys of the small DLRM that is trained for maps of kind `learned`, whatever the definition's model: ids that occur
+with similar ids get similar embeddings, and these are clustered into the map of ids to rows."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
@@ -128,8 +128,8 @@ def _count_ids(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[
 
 
 def _learn_embeddings(plain: WorkloadConfig, data_dir: Path, num_samples: int) -> list[NDArray[np.float32]]:
-    """Train the small DLRM, whose embeddings are clustered, on the first samples, one epoch, with [train]; return its
-    tables, float32 [ids, 4] each."""
+    """Train the small DLRM of `_LEARNER` on the first `num_samples` samples for one epoch, with the definition's
+    [train]; return its embedding tables, float32 [ids, 4] each."""
     model, runtime = find_model("dlrm"), RuntimeConfig(threads=1)
     learner = replace(plain, model_name="dlrm", model=model.parse(_LEARNER), runtime=runtime)
     workload = learner.implementation.load(learner.spec(data_dir, seed=0), SingleProcess())

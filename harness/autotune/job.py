@@ -23,21 +23,22 @@ from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
 _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""Rounds of timing thread counts: minimum, even when the budget is used up; usual number; maximum, for counts about
-as far apart as a tie."""
+"""Rounds of timing thread counts: minimum, even when the budget is used up; usual number; maximum, while the step
+time of a count is close to the boundary of a tie."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
 """Seconds of consecutive steps per round of timing, and of all rounds; large models make at least two rounds of one
 step each."""
 _HOPELESS, _SLOW = 1.6, 1.4
-"""Step time relative to the best so far that ends the search for fewer threads, and the one above which a thread
-count is not timed further: other libraries' products make all counts faster, and hardly change their order."""
+"""Ratios of a step time to the best so far: above the first, fewer threads are not tried; above the second, a thread
+count is not timed further. Kernels chosen afterwards make all counts faster, and hardly change their order."""
 _HELD_STEPS = 64
 """Number of batches of synthetic data held in memory while thread counts are timed."""
 
 StepTimer = Callable[[int, int], float]
-"""Function from (threads, steps) to seconds per step, measured over so many consecutive steps."""
+"""Function of (threads, steps) that runs so many consecutive training steps on so many threads and returns the
+seconds per step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +74,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Return whether a step time is so close to the boundary of a tie with the least one that a small change would
-    decide otherwise."""
+    """Return whether a step time is so close to the boundary of a tie with the least one (`TIE` times the least) that
+    a small change would make or end the tie."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 
@@ -84,11 +85,11 @@ def time_threads(
     clock_s: Callable[[], float],
     choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
-    """Return the least seconds of a step for each thread count, over the rounds, except counts that are hopelessly
-    slow.
+    """Return the least seconds of a step for each thread count, over the rounds, except counts that are much slower
+    than the best.
 
-    Begins with the most threads and goes down until fewer are hopeless. `choose_products` is called for each thread
-    count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
+    Begins with the most threads and goes down until fewer threads are that slow. `choose_products` is called for each
+    thread count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
     alternately, in more rounds the closer they are.
     """
     least_s: dict[int, float] = {}

@@ -37,10 +37,11 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Return the check of a run set's bf16: a warning where it is slower than fp32, or emulated where the two were
-    not timed (as on several ranks).
+    """Return the check of a run set's bf16: a warning where it is slower than fp32, or where it is emulated and the
+    two were not timed (as on several ranks).
 
-    None where the precision was not left to choose, nothing was timed in both, and bf16 is not emulated.
+    None where there is nothing to say: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is
+    not emulated.
     """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")

@@ -90,12 +90,12 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with a choice by timing, such as threads and kernels: one that `known` or a file has, or a
-    new one.
+    """Return `prepared` with a choice by timing, such as of threads and kernels: the one that `known` (choices by
+    key) or the dataset's folder has, or else a new one.
 
-    `known` gains the choice under its key, so that all configurations of one command share it. Where timing fails
-    nothing is chosen, and a note says so: the first run meets the same failure and reports it. `num_threads` is the
-    number of threads to use where none is given and `known` has no choice.
+    A choice that is read or made is added to `known`, so that all configurations of one command share it. Where
+    timing fails nothing is chosen, and a note says so: the first run meets the same failure and reports it.
+    `num_threads` is the number of threads to use where none is given and `known` has no choice.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -165,7 +165,8 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Chooses among candidates by timing in fresh processes, of the given installation or of this one."""
+    """Function object that chooses among candidates by timing in fresh processes of `installation`; of this process's
+    dlrmbench where it is None."""
 
     installation: Installation | None
 
@@ -227,8 +228,8 @@ def _locked(folder: Path) -> Iterator[str | None]:
     """Let one process at a time choose by timing for a dataset; a second one waits and then reads the first one's
     choice.
 
-    Yields the reason why no choice will be written, if there is one. A dataset may be somebody else's, with links
-    that lead to the user's own files.
+    Yields the reason why the choice will not be written (the folder is read-only, or a link), else None: a dataset
+    may come from a stranger, and a link in it may lead to the user's own files.
     """
     with ExitStack() as held:
         why_not = None
@@ -271,8 +272,9 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the earlier choice `kept` unless a candidate in `timed` is clearly faster; its kernels for matrix
-    products are those timed now, where both choose equally many threads."""
+    """Return the earlier choice `kept` (threads, spinning, kernels) unless a candidate in `timed` is clearly faster.
+    Where `kept` stays and `timed` chose equally many threads, the kernels for matrix products are those of
+    `timed`."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)
@@ -303,8 +305,8 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
 
 
 def _earlier(candidates: Candidates) -> MatmulRecord | None:
-    """Return the kernels for matrix products in the newest choice made with another torch version; None without
-    one."""
+    """Return the kernels for matrix products in the newest choice that was made with another torch version; None
+    where there is no such choice."""
     try:
         others = sorted(
             candidates.path.parent.glob(f"{candidates.path.name[:16]}-torch-*.json"),

@@ -248,7 +248,8 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
     """Report files that look like results but were not judged on standard error.
 
-    A few files are named each; more files with the same reason are one line, with a count per folder.
+    Where only a few files have the same reason, each is named on a line; more of them share one line, with a count
+    per folder.
     """
     by_reason: dict[str, list[Path]] = {}
     for item in skipped:

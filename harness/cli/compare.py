@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def effect(text: str) -> tuple[float, str | None]:
-    """Return '3%' or '0.03' of a ratio, or '0.001auc' of a difference, as (value, unit); the unit of a fraction is
-    None."""
+    """Return an effect size as (value, unit): (0.03, None) for the ratio '3%' or '0.03', (0.001, 'auc') for the
+    difference '0.001auc'."""
     number = text.strip().rstrip(ascii_letters)
     return fraction(number or text), text.strip()[len(number) :] or None
 
@@ -198,11 +198,11 @@ def _why_not_excluded(comparison: "Comparison") -> str:
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
-    """Return commands that add the runs which inconclusive comparisons of dlrmbench's own run sets need, where these
-    can grow.
+    """Return the `resume` commands that add the runs which inconclusive comparisons of dlrmbench's own run sets need;
+    none for official benchmarks, whose number of runs is fixed.
 
-    Run sets that were measured one after the other get none: more runs do not reduce the drift between them, pairs
-    measured alternately do, and the comparison itself says so.
+    Run sets that were measured one after the other get no command: more runs would not reduce the drift between them.
+    Pairs measured alternately would, as the comparison itself says.
     """
     from reports.results.records import read_run_set
     from rules.logs.text import printable

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PARAMETERS = "data.parameters."
 _MODEL_TARGET = 0.87
-"""Target AUC on dlrm_tiny's data that the example model reaches within its epoch."""
+"""Target AUC on dlrm_tiny's data, which the example model reaches within its one epoch of training."""
 
 
 @verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")

@@ -118,7 +118,8 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
 
 
 def overrides_of(point: AxisPoint) -> list[Override]:
-    """Return the values that a configuration of a sweep changes; the model derives what follows from them."""
+    """Return the values that one configuration of a sweep changes, one for each axis. Keys of the model that depend
+    on them are derived later."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 

@@ -145,8 +145,8 @@ def refuse_model_file(benchmark: Benchmark, place: str) -> None:
 
 
 def parse_recorded(benchmark: Benchmark) -> WorkloadConfig:
-    """Return the workload of the definition that a run set stores; the user has already named the file of its model,
-    if it has one."""
+    """Return the workload of the definition that a run set stores. Where that definition names a file with the user's
+    model, the file is loaded: callers first check that the user has named it, too."""
     return parse_workload(benchmark, benchmark.sections, benchmark.sections["runtime"].get(MODEL_KEY))
 
 

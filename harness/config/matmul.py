@@ -25,8 +25,8 @@ class GivenMatmul:
 
 
 def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> GivenMatmul | None:
-    """Return the choice of kernels that `--matmul` names, checked against these configurations; None where no file is
-    given.
+    """Return the choice of kernels that `--matmul` names, checked against the configurations in `workloads`; None
+    where no file is given.
 
     Raises HarnessError: exit 8 for an invalid file, exit 2 where a configuration cannot use the choice.
     """
@@ -38,10 +38,10 @@ def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> Given
 
 
 def read_matmul(path: Path) -> MatmulRecord:
-    """Return a choice of kernels for matrix products, read from a page's or package's file, or the run_set.json of a
-    set that has one.
+    """Return a choice of kernels for matrix products, read from a file that a page or a package offers, or from the
+    run_set.json of a run set that recorded such a choice.
 
-    Raises HarnessError (exit 8) that names the file and the member.
+    Raises HarnessError (exit 8) that names the file and its wrong member.
     """
     content = read_object(path)
     if isinstance(content, Damage):
@@ -71,8 +71,8 @@ def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
 
 
 def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 2) where no configuration can choose matrix product kernels, or one that can does not
-    fit those that the user gave."""
+    """Raise HarnessError (exit 2) where no configuration can choose kernels for matrix products, or where the user's
+    choice does not fit the precision or the batch size of a configuration that can."""
     choosing = [workload for workload in workloads if can_choose(workload)]
     if not choosing:
         names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))

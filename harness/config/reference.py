@@ -28,8 +28,8 @@ from rules.benchmarks.loader import NOT_THE_PROBLEM, FirstEval, Head, Quality, S
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DefinitionKey:
-    """One key of a benchmark's definition. `default` is None where the key is required, "" where leaving it out has
-    no default value."""
+    """One key of a benchmark's definition. `default` is None where the key is required, and empty where it may be
+    left out but has no default value."""
 
     name: str
     allowed: str
@@ -61,7 +61,8 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
 """Sections of a benchmark's definition: name, variant (such as "with Adam"), and the record that reads the
 variant."""
 _LARGE = 1e15
-"""Largest bound of a number that is shown; larger ones are the limits of TOML's numbers."""
+"""Largest upper bound of a number that the page of keys shows; larger bounds are only the limits of TOML's
+numbers."""
 *_OTHERS, _LAST = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
 _HEAD = f"""# The keys of a definition
 

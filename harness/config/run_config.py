@@ -40,7 +40,8 @@ ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
-"""Beginning of the note in the definition of a benchmark that changed values derived from another benchmark."""
+"""First words of a note in a derived benchmark's definition, which names the original benchmark and the changed
+keys."""
 WORLD_SOURCE = "the world's size"
 """Text for the source of the number of ranks when torchrun or srun started the ranks."""
 SUBMISSION = "submission"
@@ -57,7 +58,8 @@ _NAMED_OTHERWISE = {
     "train.learning_rate": "train.opt_base_learning_rate",
     "runtime.num_threads": "runtime.threads",
 }
-"""Names that other programs give to keys, with dlrmbench's key: the closest spelling would suggest a wrong one."""
+"""Names that other programs give to configuration keys, each with dlrmbench's name, for error messages: the known key
+of the most similar spelling would be a wrong suggestion."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +73,8 @@ class Override:
 
 
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
-"""Function that changes a definition's tables and sources where the user requests its data in another shape, or
-refuses that."""
+"""Function that changes a definition's tables, and the sources of their values, in place where the user requests data
+of another shape; it may refuse that shape with an error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,7 +213,8 @@ def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> No
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Update the model's other keys by the model's own rules where the user changed some; expand shorthands."""
+    """Where the user changed keys of [model], derive its other keys by the model's own rules, and replace shorthand
+    keys by the keys that they stand for."""
     changed = {key.partition(".")[2]: source for key, source in sources.items() if key.startswith("model.")}
     given, file = tables.get("model", {}), tables["runtime"].get(MODEL_KEY)
     if not changed or not (file or is_model(name)):
@@ -345,8 +348,8 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def read_set_option(text: str, option: str = "--set") -> Override:
-    """Return the value of one `--set section.key=value` (or the like of `option`); it is TOML, or else a plain
-    string."""
+    """Return the value that `--set section.key=value` gives (or another option of that form, named by `option`). The
+    value is parsed as TOML; it is a plain string where it is not valid TOML."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:

@@ -1,7 +1,7 @@
 """Read optional sections of a definition that only some measurements read, from the core and from extensions.
 
-`rules.benchmarks.loader` takes their names alone. Everything else that is done with a section (explaining, overriding
-and recording its keys) is defined by its `Section`.
+`rules.benchmarks.loader` reads only the names of such sections. Everything else that is done with a section
+(explaining, overriding and recording its keys) is defined by its `Section`.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,8 @@ class Section:
     """Function from a `RunConfig` to the alternatives that autotuning times in place of threads and matrix products
     (`harness.autotune.choices.OwnWays`), or None where there is only one."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Function from the parsed section to its values; a run set records those that nobody gave."""
+    """Function from the parsed section to its values by key; a run set records those that the definition and the user
+    leave out."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
         """Return the parsed table of the section. Raises ConfigError that names the key."""

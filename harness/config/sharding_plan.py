@@ -26,8 +26,9 @@ def record_plan(task: Task, plan: PlacementPlan, **found: Any) -> PlanRecord:
 
 
 def read_plan(path: Path) -> tuple[Task, PlacementPlan]:
-    """Return a plan that places embedding tables on ranks, and its task, from a file. Raises HarnessError (exit 8)
-    for an invalid file or a plan that does not fit the task."""
+    """Return a plan that places embedding tables on ranks, and the task that it solves (tables, devices, memory,
+    batch size), from a file. Raises HarnessError (exit 8) for an invalid file or a plan that does not fit the
+    task."""
     record = read_record(path, PlanRecord)
     task = Task(
         name=record.task,
@@ -65,8 +66,8 @@ def write_sharding(task: Task, plan: PlacementPlan) -> str:
 
 
 def take_plan(runtime: dict[str, Any]) -> Task | None:
-    """Replace the file of a placement plan in a [runtime] table by the plan itself; return the plan's task, None
-    where no file is named.
+    """Replace the file that `sharding` names in a [runtime] table by the file's plan, which places embedding tables
+    on ranks; return the plan's task (tables, devices, memory, batch size), None where no file is named.
 
     Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
     """
@@ -79,8 +80,9 @@ def take_plan(runtime: dict[str, Any]) -> Task | None:
 
 
 def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
-    """Raise ConfigError for a placement plan of other embedding tables or another number of ranks; `task` is the
-    plan's, where a file has it."""
+    """Raise ConfigError for a plan that places other embedding tables, or on another number of ranks, than the
+    workload has, or that cuts tables as FBGEMM cannot. `task` is what the plan's file was made for; None where no
+    file is named."""
     ranks = parse_sharding(workload.runtime.sharding)
     if ranks is None:
         return

@@ -116,8 +116,8 @@ def begin_definition(
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
-    """Replace [data] of a new definition by the other definition's, with its digest, and update the rules on the
-    number of samples."""
+    """Replace [data] of a new definition by that of the benchmark `data_of`, with the data's digest, and update the
+    rules' numbers of samples."""
     other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:

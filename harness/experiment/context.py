@@ -1,4 +1,5 @@
-"""Hold an experiment's permissions, which only the user's command gives, and its callbacks for progress."""
+"""Hold what only the user's command gives an experiment: permissions to start the user's own code, and callbacks for
+progress."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -27,22 +28,26 @@ class Watcher:
     """Callbacks that an experiment calls as its repetitions (runs or measurements) begin and end."""
 
     on_begin: Callable[[int, int], None] = lambda kept, planned: None
-    """Called with the numbers of finished and of planned repetitions of an experiment of one configuration."""
+    """Callback with the numbers of finished and of planned repetitions, called as an experiment of one configuration
+    begins."""
     on_step: Callable[[Progress], None] = lambda progress: None
-    """Called before each repetition of an experiment of several configurations."""
+    """Callback before each repetition of an experiment of several configurations."""
     on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
-    """Called after each repetition of an experiment of one configuration, with its index and its outcome."""
+    """Callback after each repetition of an experiment of one configuration, with the repetition's index and its
+    outcome."""
     on_lost_energy: Callable[[str], None] = lambda why: None
-    """Called once per stage with the reason why the user's power command gave no energy."""
+    """Callback with the reason why the user's power command gave no energy; called at most once per stage (such as
+    the runs, or a profile)."""
     on_growth: Callable[[int], None] = lambda num_runs: None
-    """Called with the total number of repetitions of each configuration that a stop rule is about to require."""
+    """Callback with the total number of repetitions of each configuration, called before a stop rule adds
+    repetitions."""
     quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """Permissions that the user's command gives an experiment: a stranger may have made the folder, so that its files
-    alone start no code."""
+    """Permissions that the user's command gives an experiment, such as to start an interpreter or the user's own
+    code. A stranger may have made the experiment's folder, so the names of code in its files are no permission."""
 
     python: Path | None = None
     """Python interpreter whose dlrmbench measures the base (the existing run set that is compared with); None for

@@ -74,8 +74,8 @@ class WorkerExecutor:
             )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the run set began on another system (machine and framework) than this
-        executor's."""
+        """Raise HarnessError (exit 2) where the run set began on another system (machine and framework) than that of
+        the installation with which this executor measures."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = make_system_slug(found), found.fields["framework"]
@@ -89,10 +89,10 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than this
-        executor's.
+        """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than that of
+        the installation with which this executor measures.
 
-        Versions of the code may be what is compared, so no compared configuration may mix two of them.
+        An experiment may compare versions of the code, so no configuration in it may mix two versions.
         """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:

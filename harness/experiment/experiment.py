@@ -44,8 +44,8 @@ class Experiment:
     options: Mapping[str, int]
     """Options of the kind of measurement, such as its number of steps."""
     relation: str
-    """Name of the relation (alone, pair, sweep, …) between configurations, from `relation.RELATIONS` or an
-    extension."""
+    """Name (one, sides, matrix, …), from `relation.RELATIONS` or an extension, of the relation between the
+    configurations: alone, a pair, a sweep."""
     configurations: tuple[Configuration, ...]
     repetitions: int
     axes: tuple[Axis, ...] = ()
@@ -57,8 +57,8 @@ class Experiment:
     """Existing run set whose configuration is measured again, to compare a new configuration with; None without
     --beside."""
     stop: StopRecord | None = None
-    """Rule that adds repetitions or configurations by what has been measured; for one configuration `until` is that
-    rule."""
+    """Rule that adds repetitions or configurations depending on the measurements so far; None without such a rule.
+    For an experiment of one configuration, `until` is the rule."""
     name: str = ""
     """Middle part of the experiment's folder name, between the prefix (such as `sweep`) and the time."""
     batch_sizes: tuple[int, ...] = ()
@@ -68,8 +68,8 @@ class Experiment:
     def is_autotuned(self) -> bool:
         """Whether autotuning times kernels and threads before the first repetition.
 
-        Not so where ranks are varied, since they would share the cores in every compared number; nor for externally
-        launched runs.
+        False where the axes vary the number of ranks, since these share the cores in every configuration that is
+        compared; False also for runs whose ranks torchrun or srun starts.
         """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

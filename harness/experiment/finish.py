@@ -39,8 +39,8 @@ class FinishedSides:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStudy:
-    """Result of a completed experiment with a study's record, such as a suite or a search: the record, its page and
-    the exit code."""
+    """Result of a completed experiment that ends with a study (a record of tables, not of one run), such as a suite
+    or a search: the study's record, the path of its page, and the exit code."""
 
     study: StudyRecord
     page: Path
@@ -48,8 +48,8 @@ class FinishedStudy:
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
-    """Read, judge and score the run set in `folder` once, and write its page; return both. Writes nothing else; can
-    be repeated."""
+    """Read, judge and score the run set in `folder` once, and write its page; return the result and the page's path.
+    Nothing else is written, so that this can be repeated."""
     gathered = gather_everything([folder])
     if len(gathered.sets) != 1:
         places = ", ".join(printable(result.verdict.subject) for result in gathered.sets)
@@ -128,8 +128,8 @@ def exit_code_from(number: int) -> ExitCode:
 
 
 def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
-    """Return the most serious exit code of a sweep's configurations, and INCONCLUSIVE where a requested fit
-    failed."""
+    """Return the most serious exit code of a sweep's configurations, and INCONCLUSIVE where a requested scaling law
+    could not be fitted."""
     codes = [exit_code_from(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.result) for row in facts.rows if row.result is not None and row.result.judged]
     codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []

@@ -1,8 +1,8 @@
 """Run as one rank of an externally launched run: torchrun or Slurm's srun started the ranks, on one or more machines.
 
-Every process of that world is a rank of the run. Rank 0 keeps the run set: it creates it when run 0 begins, locks it,
-and commits the run. The loop over runs is outside, one launch per run; `dlrmbench resume SET` then judges and
-reports.
+Every process that the launcher started is a rank of the run. Rank 0 keeps the run set: it creates it when run 0
+begins, locks it, and commits the run. The loop over runs is outside, one launch per run; `dlrmbench resume SET` then
+judges and reports.
 """
 
 import logging

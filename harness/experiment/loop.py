@@ -1,5 +1,5 @@
-"""Make all repetitions (runs or measurements) that a new or an interrupted experiment lacks, in the only such
-loop."""
+"""Make all repetitions (runs or measurements) that a new or an interrupted experiment lacks. No other module loops
+over repetitions."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,8 +75,8 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
 
 
 def _refuse_side(folder: Path) -> None:
-    """Raise HarnessError (exit 2) for a folder of one of a pair's two configurations: missing runs alternate with the
-    other's."""
+    """Raise HarnessError (exit 2) for the folder of only one of a pair's two configurations: their runs alternate, so
+    the pair must be completed as a whole."""
     whole, name = folder.absolute().parent, folder.absolute().name
     group = None if group_file(folder) is not None else read_group(whole)
     if group is not None and group.is_pair and group.holds(name):
@@ -88,7 +88,8 @@ def _refuse_side(folder: Path) -> None:
 
 
 def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
-    """Make all missing repetitions of the experiment in `folder`, stage by stage, then those that its stop rule adds.
+    """Make all missing repetitions of the experiment in `folder`, stage by stage (such as the runs, then a profile),
+    then those that its stop rule adds.
 
     With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition is
     handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
@@ -187,8 +188,8 @@ def _complete_stage(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage one after the other; `took_s` collects their seconds by
-    configuration."""
+    """Make the missing repetitions of a stage (such as the runs, or a profile) one after the other; `took_s` collects
+    their seconds by configuration."""
     steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := relation.num_planned(store.record)) is not None:
@@ -228,8 +229,9 @@ def _complete_side_by_side(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage in batches that run at once, one configuration per slot (cores and
-    GPUs), each always in the same slot; `took_s` collects the seconds of each batch.
+    """Make the missing repetitions of a stage (such as the runs, or a profile) in batches that run at once, one
+    configuration per slot (cores and GPUs), each always in the same slot; `took_s` collects the seconds of each
+    batch.
 
     A configuration of the batch that is finished or failed leaves its slot, which is then kept busy.
     """
@@ -259,8 +261,8 @@ def _complete_side_by_side(
 def _note_end(
     store: Store, stage: StageRecord, steps: Mapping[int, OrderStep], number: int, error: HarnessError | None
 ) -> None:
-    """Record why the repetition in a slot (its cores and GPUs) failed, if it did. Raises that error where the stage
-    stops at a failure."""
+    """Record why the repetition in a slot (its cores and GPUs) failed, if `error` is given. Raises `error` where a
+    failure stops the stage (such as the runs, or a profile), or a user's command failed."""
     if error is None:
         return
     if stage.on_failure == "stop" or isinstance(error, HookError):
@@ -274,8 +276,9 @@ def _keep_busy(
     """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether it
     succeeded.
 
-    It is the first repetition of the slot's own configuration in the batch that begins with configuration `first`, or
-    else of the first configuration where that is finished. Returns False where there is none.
+    The slot repeats the first repetition of its own configuration in the present batch (number `first` + the slot's
+    number). Where that one is not finished, it takes the first configuration whose first repetition is finished.
+    Returns False where there is none.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
@@ -320,8 +323,8 @@ def _describe(
 def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
-    """Return a repetition's number in its stage, its configuration's label where there are several, and expected
-    seconds."""
+    """Return a repetition's number in its stage (such as the runs, or a profile), its configuration's label where
+    there are several, the seconds that it is expected to take, and those of all later repetitions."""
     return Outlook(
         number=number,
         total=total,
@@ -332,10 +335,11 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Return the estimated seconds of repetitions that are left, from the mean of each configuration's earlier ones:
-    `left` has the index of the configuration of each. None before any has run.
+    """Return the estimated seconds of all repetitions that are left: `left` has the index of the configuration of
+    each, and each is taken to need the mean seconds of its configuration's earlier repetitions, `took_s`.
 
-    A configuration that has not run yet is taken to need the mean of the others.
+    A configuration that has not run yet is taken to need the mean of the others. None before any configuration has
+    run.
     """
     means = {position: sum(times) / len(times) for position, times in took_s.items()}
     if not means:

@@ -63,11 +63,13 @@ ORDERS: Mapping[str, Order] = {
     "pairs": pairs,
     "after": after,
 }
-"""Orders of repetitions by the name that a stage of an experiment records in experiment.json."""
+"""Orders of repetitions by name; each stage of an experiment (such as the runs, or a profile) records the name of its
+order in experiment.json."""
 
 
 def find_order(name: str) -> Order:
-    """Return the order of repetitions that has a name. Raises HarnessError (exit 8) where this version has none."""
+    """Return the order of repetitions that is called `name`. Raises HarnessError (exit 8) where this version of
+    dlrmbench has none of that name."""
     if name not in ORDERS:
         raise HarnessError(
             f"order {name!r}: not known to this version, which has {', '.join(ORDERS)}.", ExitCode.INPUT

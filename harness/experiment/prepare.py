@@ -85,8 +85,8 @@ def _refuse_restores_untimed(experiment: Experiment) -> None:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make or find a configuration's dataset and its id map (from ids to embedding rows); return both with thread
-    count and sizes.
+    """Make or find a configuration's dataset and its id map (from ids to embedding rows); return both with the number
+    of threads, the global batch size and the number of training samples.
 
     Raises DatasetError; HarnessError where the dataset has less than one batch, or its map is damaged.
     """
@@ -197,8 +197,8 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Autotune both configurations of a pair: the base as its run set was where that still fits, both alike where
-    the same choice is valid for both.
+    """Autotune both configurations of a pair. The base gets the choice that its run set recorded, where that is still
+    valid; both get the same choice where one is valid for both.
 
     Threads that nobody gives the new configuration are as many as the base's, so that a core more or less does not
     decide the comparison.

@@ -1,5 +1,6 @@
 """Define how the configurations of an experiment belong together (alone, pair, sweep, …): what the loop over
-repetitions needs to know of each kind of relation. The registry imports none before use."""
+repetitions needs to know of each kind of relation. The registry imports the module of a relation only when it is
+used."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ class Relation(ABC):
     behaviour, from which subclasses differ."""
 
     name: str
-    """Name of the relation in experiment.json."""
+    """Name of the relation between configurations (such as one, sides or matrix), as experiment.json has it."""
     word: str
     """Word for an experiment with this relation in messages, such as "sweep"."""
     reads_as: ReadsAs
@@ -35,7 +36,7 @@ class Relation(ABC):
     on_failure: Literal["stop", "leave_out"] = "stop"
     """Action when a repetition fails: stop the experiment, or leave its configuration out."""
     on_other_code: Literal["warn", "refuse"] = "refuse"
-    """Action when another version of dlrmbench's code began the experiment."""
+    """Action when an experiment is continued and another version of dlrmbench's code began it: warn or refuse."""
     needs_first: bool = False
     """True if the first configuration, with which all others are compared, cannot be left out when it fails."""
     forgets_failures: bool = True
@@ -70,13 +71,13 @@ class Relation(ABC):
         """
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
-        """Return the reason why this relation does not make such a record of an experiment; None where it does. A
-        stranger may have made the file."""
+        """Return the reason why no experiment of this relation has such a `record`, which a stranger may have
+        written; None where one has."""
         return None
 
     def num_planned(self, record: ExperimentRecord) -> int | None:
-        """Return the number of repetitions in the first stage; None where it follows from the list of
-        configurations."""
+        """Return the number of repetitions in the experiment's first stage (the runs or measurements); None where it
+        follows from the list of configurations."""
         return None
 
     def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
@@ -95,8 +96,8 @@ class Relation(ABC):
         )
 
     def end(self, folder: Path, context: Context) -> None:
-        """Do the work that remains after all repetitions, such as measuring the best again. Raises HarnessError where
-        that fails."""
+        """Do the work that remains after all repetitions, such as measuring the best configuration again. Raises
+        HarnessError where that fails."""
         return  # most relations have nothing left to do
 
     @abstractmethod
@@ -121,8 +122,8 @@ RELATIONS: Mapping[str, str] = {
 
 
 def find_relation(name: str) -> Relation:
-    """Return the relation between configurations that has a name. Raises HarnessError (exit 8) where this copy lacks
-    it."""
+    """Return the relation between configurations that is called `name`. Raises HarnessError (exit 8) where this copy
+    of dlrmbench lacks it."""
     known = with_extensions(RELATIONS, "relations")
     if name not in known:
         raise HarnessError(

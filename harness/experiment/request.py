@@ -36,8 +36,8 @@ class Request:
 
     verb: str = "run"
     like: str | None = None
-    """Command of the core, such as `sweep`, whose kinds of measurement an extension's command shares; None for
-    itself."""
+    """Command of the core, such as `sweep`, whose kinds of measurement the extension's command of this request
+    shares; None where the command has its own kinds."""
     benchmark: str | None = None
     """Name or path of a benchmark definition; None is dlrm_small, or with --beside that of the existing run set."""
     axes: Sequence[str] = ()
@@ -76,8 +76,8 @@ class Request:
     order: str = "turns"
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
-    """Name, from `relation.RELATIONS` or an extension, of the relation between configurations (pair, sweep, …); None
-    for the command's default, or a pair with --beside."""
+    """Name (one, sides, matrix, …), from `relation.RELATIONS` or an extension, of the relation between
+    configurations; None for that of the command, or for a pair with --beside."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Options of an extension's command that are spelled differently from the core's, by the request's field; empty
     where the command implies the value."""
@@ -85,8 +85,8 @@ class Request:
     """Further arguments that only an extension's command has, as the extension's own record; None for commands of the
     core."""
     stop: StopRecord | None = None
-    """Rule that adds repetitions or configurations by what has been measured; for one configuration `until` is that
-    rule."""
+    """Rule that adds repetitions or configurations depending on the measurements so far; None without such a rule.
+    For one configuration, `until` asks for it."""
     overrides: Sequence[Override] = ()
     """All changes that the user makes to the benchmark definition, weakest first, including `settings`."""
     typed: Sequence[str] = ()

@@ -29,8 +29,8 @@ def make_side_by_side(
     keep_busy: KeepBusy,
     on_end: Callable[[int, HarnessError | None], None],
 ) -> None:
-    """Make one repetition in each slot (cores and GPUs) of `made_in`, by number, and keep the others busy until these
-    ended.
+    """Make one repetition in each slot (cores and GPUs) whose number `made_in` has; keep all other slots, and those
+    whose repetition has ended, busy until the last repetition has ended.
 
     `on_end` is called in this thread with the number of each slot whose repetition has ended, and its error if it
     failed. If an exception (Ctrl-C or another) leaves this call, all workers are ended first.

@@ -160,10 +160,10 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Return the new configuration of a pair: the request's benchmark, or without one the run set's with the user's
-    changes.
+    """Return the new configuration of a pair: that of the benchmark that the request names; where it names none, the
+    run set's with the user's changes.
 
-    Raises HarnessError where its runs cannot be compared with the run set's.
+    Raises HarnessError where runs of the new configuration cannot be compared with the run set's.
     """
     base, kind = source.config, source.kind
     if request.benchmark is not None:

@@ -23,7 +23,7 @@ MAX_RUNS = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """Experiment all of whose planned repetitions are measured, as a stop rule sees it."""
+    """State of an experiment whose planned repetitions are all measured, from which a stop rule decides."""
 
     folder: Path
     record: ExperimentRecord
@@ -98,8 +98,8 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
 
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
-    """Return the stop rule of a new run set, for --until. Raises HarnessError (exit 2) where the set cannot grow by
-    it."""
+    """Return the stop rule that --until asks of a new run set. Raises HarnessError (exit 2) where a set of this
+    benchmark, or with these numbers of runs, cannot grow by the rule."""
     if benchmark.status == "official":
         raise HarnessError(
             f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "

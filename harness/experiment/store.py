@@ -42,12 +42,13 @@ class Store:
     none."""
 
     def keeper(self, stage: StageRecord, configuration: int) -> Keeper:
-        """Return the keeper (which makes results permanent) of one configuration's repetitions in a stage."""
+        """Return the keeper (which makes results permanent) of one configuration's repetitions in a stage (such as
+        the runs, or a profile)."""
         return find_keeper(find_kind(stage.kind), *self.sets[configuration])
 
     def steps(self, stage: StageRecord) -> list[tuple[int, OrderStep]]:
-        """Return the missing repetitions of a stage in planned order, each with its number in the whole plan, from
-        1."""
+        """Return the missing repetitions of a stage (such as the runs, or a profile) in planned order, each with its
+        number in the whole plan, from 1."""
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
@@ -65,8 +66,8 @@ class Store:
 
     @contextmanager
     def holding(self, configuration: int) -> Iterator[None]:
-        """Hold the lock of one configuration's run set; that of an experiment without experiment.json is already
-        held."""
+        """Hold the lock of one configuration's run set while the caller's block runs; for an experiment of one
+        configuration (without experiment.json) that lock is already held."""
         if self.path is None:
             yield
         else:
@@ -77,9 +78,11 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Record what became of repetitions of the first stage that a crash left unfinished.
+        """Record what became of repetitions of the first stage (the runs or measurements) that a crash left
+        unfinished.
 
-        A run set of several that was never locked has no unfinished repetitions.
+        In an experiment of several run sets, those that were never locked are skipped: they have no unfinished
+        repetitions.
         """
         for place, (run_set, _) in self.sets.items():
             if self.path is not None and not (run_set.extra / LOCK_FILE).exists():
@@ -102,8 +105,8 @@ class Store:
         )
 
     def note(self, stage: StageRecord, step: OrderStep, error: HarnessError) -> None:
-        """Record why a repetition failed: its configuration is left out, or only lacks the stage's result, as the
-        stage says."""
+        """Record why a repetition failed. As its stage (such as the runs, or a profile) says, the repetition's
+        configuration is left out from then on, or only lacks the result of this stage."""
         members = list(self.record.configurations)
         member = members[step.configuration]
         if stage.on_failure == "note":
@@ -153,8 +156,8 @@ class Store:
         return place
 
     def gather(self) -> None:
-        """Combine the results of the repetitions of the first stage for each configuration, and write the
-        failures."""
+        """Combine each configuration's results of the first stage (the runs or measurements) in one file, where the
+        kind of measurement has one, and write the configurations' failures."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
                 self.keeper(self.record.stages[0], place).gather()
@@ -184,7 +187,8 @@ def _grow_set(run_set: RunSet, record: RunSetRecord, num_runs: int, *, is_asked:
 
 
 def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
-    """Return a run set's record as that of an experiment of one configuration, which no file has."""
+    """Return the record of an experiment of one configuration, made from its run set's record, since such an
+    experiment has no file of its own."""
     until = record.until
     return ExperimentRecord(
         name=record.name,
@@ -216,7 +220,7 @@ def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
 
 def read(folder: Path) -> ExperimentRecord:
     """Read the record of the experiment in `folder`: of several configurations, or of a run set. Raises HarnessError
-    (exit 8)."""
+    (exit 8) where the folder is no experiment or the record is damaged."""
     record = refuse_damage(read_experiment(folder))
     return experiment_of(folder, open_run_set(folder)[1]) if record is None else record
 

@@ -25,9 +25,10 @@ def measure_study(
 ) -> StudyRecord:
     """Check the configurations, make their data ready, run the first one's job in one process, and return its record.
 
-    `asked` are further fields of the job; the fields of further configurations are its `others`. Raises the errors of
-    `check` and `prepare_data`, and HarnessError with the process's last words and exit code where the job fails. The
-    record has the environment check, whose warnings go to standard error, and the load during the job.
+    `asked` are further fields of the job; its field `others` has the definitions and datasets of the configurations
+    after the first. Raises the errors of `check` and `prepare_data`, and HarnessError with the process's last words
+    and exit code where the job fails. The record has the environment check, whose warnings go to standard error, and
+    the load during the job.
     """
     for config in configs:
         kind.check(config.workload)

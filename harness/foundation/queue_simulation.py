@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Arrivals during the service time of the largest call that are so few that queries practically never wait."""
+"""Mean number of queries that arrive during the service time of the largest call, so small that queries practically
+never wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +72,7 @@ class Traffic:
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
     """Draw a simulation's queries: Poisson arrivals, and permutations of the `sizes` (in items) and of the measured
-    factors.
+    factors (durations of calls relative to the mean of their size).
 
     Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
     so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
@@ -86,8 +87,8 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 
 
 def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
-    """Return a simulation's queries with recorded arrivals, scaled to a mean rate of one query per second; factors
-    are drawn."""
+    """Return a simulation's queries with recorded arrivals, scaled to a mean rate of one query per second; the
+    factors (durations of calls relative to the mean of their size) are drawn."""
     moments_s = np.asarray(arrivals_s, dtype=np.float64)
     moments_s -= moments_s[0]
     factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))

@@ -1,6 +1,6 @@
 """Show the status of long work on standard error: rows that rich redraws on a terminal, or else an occasional line.
 
-rich is imported when the first row is drawn, so that --help and quick verbs start without it.
+rich is imported when the first row is drawn, so that --help and quick commands start without it.
 """
 
 import os

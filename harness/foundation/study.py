@@ -1,8 +1,8 @@
 """Make the record of a result that is not a run: tables that state the source of each column's numbers (measured,
 modelled, given or another).
 
-A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study` renders
-it.
+A command computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study`
+renders it.
 """
 
 from collections.abc import Iterable, Sequence

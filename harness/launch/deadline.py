@@ -12,8 +12,8 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""Deadline, in seconds, of a job that must never be held up: none of its processes may be stopped by a signal, from
-its beginning on."""
+"""Deadline, in seconds after its launch, of a job that is to be killed as soon as it hangs: from its beginning on,
+none of its processes may stay stopped by a signal."""
 STOPPED_FOR_S = 10.0
 """Seconds that a process of a run may stay stopped by a signal after the run's deadline: a debugger may hold it
 briefly."""

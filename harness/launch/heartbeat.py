@@ -34,8 +34,8 @@ SILENT_AFTER_S = 5.0
 """Seconds without a rank's heartbeat, once a connection broke, after which that rank counts as lost: the break shows
 that some rank is gone but not which."""
 _GONE_AFTER_S = 3.0
-"""Seconds to wait after the host of the ranks' shared notes closed the connection: this rank may be about to end
-well, too."""
+"""Seconds after the last answer of the ranks' key-value store, once the connection broke, until the store's host
+counts as gone: this rank may itself be about to end well."""
 _TERMINATED_FOR_S = 4.5
 """Seconds to look for a lost rank before a SIGTERM is taken as the reason: launchers terminate all ranks when one is
 lost."""
@@ -54,12 +54,12 @@ class End:
 
 
 class Heartbeat:
-    """Sends, as a context manager, this rank's heartbeat to the ranks' shared notes, and watches the other ranks and
-    signals.
+    """Sends, as a context manager, this rank's heartbeat to the ranks' key-value store, and watches the other ranks
+    and signals.
 
-    When a rank is lost, ends with an error or is asked to end, every process of the world ends with that reason and
-    its exit code, wherever its main thread waits. `on_end` is called once before, with both. A heartbeat is a
-    counter; each rank measures with its own clock how long a counter has not changed.
+    When a rank is lost, ends with an error or is asked to end, every rank's process ends with that reason and its
+    exit code, wherever its main thread waits. `on_end` is called once before, with the reason and the exit code. A
+    heartbeat is a counter; each rank measures with its own clock how long another rank's counter has not changed.
     """
 
     def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:
@@ -110,8 +110,8 @@ class Heartbeat:
         self._wakeup.close()
 
     def _leave(self) -> None:
-        """Wait, on the rank that hosts the shared notes, until all others have left: a late rank would otherwise take
-        the finished host for lost."""
+        """Wait, on the rank that hosts the ranks' key-value store, until all others have left: a late rank would
+        otherwise take the finished host for lost."""
         meeting = self._meeting
         meeting.note(f"ended/{meeting.rank}", "1")
         if meeting.is_host:
@@ -216,8 +216,8 @@ class Heartbeat:
         return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
 
     def _conclude(self, own: End, *, publishes: bool) -> End:
-        """Agree with the other ranks on one reason to end, record it, and publish it. A second caller waits
-        forever."""
+        """Agree with the other ranks on one reason to end, record it, and publish it. A second thread that calls this
+        waits forever, since the process is about to end."""
         self._concluding.acquire()
         end = own
         if publishes:
@@ -232,8 +232,8 @@ class Heartbeat:
         return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
 
     def _settle(self, end: End) -> None:
-        """Wait until rank 0 has recorded the reason to end and, on the host of the shared notes, until all ranks have
-        read it."""
+        """Wait until rank 0 has recorded the reason to end and, on the host of the ranks' key-value store, until all
+        other ranks have read the reason."""
         meeting = self._meeting
         if meeting.rank != 0 and end.rank != 0:
             self._wait_for(["ended/0"], _SETTLE_S)
@@ -242,7 +242,7 @@ class Heartbeat:
             self._wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank], _SETTLE_S)
 
     def _wait_for(self, keys: list[str], seconds: float) -> None:
-        """Wait until notes with all of these names exist in the ranks' shared store, for `seconds` at most."""
+        """Wait, for `seconds` at most, until the ranks' key-value store has all of these keys."""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s and not all(self._meeting.read_note(key) for key in keys):
             time.sleep(BEAT_S / 10)

@@ -202,10 +202,10 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 
 def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
-    """Return a line of a worker's output split into what own code or a library printed and the event at its end; the
-    event is None where there is none.
+    """Return a line of a worker's output, split into the text that the user's code or a library printed and the event
+    that ends the line; the event is None where there is none.
 
-    Earlier versions did not mark events: theirs are the whole line.
+    Versions of dlrmbench that did not mark events (`is_marked` False) print an event as a whole line.
     """
     said, mark, text = line.rpartition(EVENT_MARK.encode())
     if not mark and is_marked:
@@ -218,8 +218,8 @@ def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any]
 
 
 def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
-    """Return, from a worker's file of errors, the traceback lines of the user's own code, if it failed, and the last
-    line."""
+    """Return the traceback lines of the user's own code (none where it did not fail) and the last line from the file
+    that has a worker's stderr."""
     if not stderr_path.exists():
         return (), ""
     *before, last = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]

@@ -16,9 +16,9 @@ _GRACE_S = 10.0
 
 
 class StopWork(BaseException):
-    """Raised in the thread that follows a worker after another thread ended all workers.
+    """Exception raised in the thread that follows a worker after another thread ended all workers.
 
-    Like KeyboardInterrupt it is no Exception: it is no failure of the measured work.
+    Like KeyboardInterrupt it is no subclass of Exception, since the measured work has not failed.
     """
 
 
@@ -31,7 +31,8 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether all workers that this object may end are to end."""
+        """Whether `ask` was called, which ends all workers that this object follows and those that are started
+        later."""
         return self._asked.is_set()
 
     def ask(self) -> None:
@@ -119,7 +120,8 @@ class Slot:
             stay.ended_s = time.monotonic()
 
     def count_beside(self, since_s: float) -> float:
-        """Return the mean number of workers in other slots since `since_s` seconds of the monotonic clock."""
+        """Return the mean number of workers in other slots from the time `since_s` (seconds of the monotonic clock)
+        until now."""
         now_s = time.monotonic()
         others = [stay for stay in [*self.stays] if stay.slot != self.number]
         spans = ((now_s if each.ended_s is None else each.ended_s) - max(each.begun_s, since_s) for each in others)

@@ -106,8 +106,8 @@ def _between(first: Arrival | None, last: Arrival | None) -> float | None:
 
 
 def _event_of(line: bytes, *, is_marked: bool) -> str | None:
-    """Return the event (start, run_start or run_stop) that ends a line of output; earlier versions did not mark
-    events, which are whole lines."""
+    """Return the event (start, run_start or run_stop) that ends a line of output, None without one. Versions of
+    dlrmbench that did not mark events (`is_marked` False) print an event as a whole line."""
     _, mark, text = line.rpartition(EVENT_MARK)
     if (is_marked and not mark) or b'"event"' not in text or len(text) >= _MAX_LINE_BYTES:
         return None

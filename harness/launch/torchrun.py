@@ -20,8 +20,8 @@ from harness.measure.job import send_to_parent
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
-"""Seconds after the first failure beyond which a killed rank counts as stuck. torchrun's agent asks the others to end
-when one has failed, and kills those that have not after 30 s; the rank that noticed a stuck one knows more."""
+"""Seconds after the first failure beyond which a killed rank counts as killed by torchrun's agent, not as a cause of
+the failure. When one rank has failed, the agent asks the others to end, and kills those that have not after 30 s."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:

@@ -163,8 +163,8 @@ class CheckpointsCompanion(Companion):
         return (folder.parent if self.process.is_run else folder) / CHECKPOINTS_FOLDER
 
     def _describe(self, checkpoint: CheckpointConfig) -> Mapping[str, Any]:
-        """Return the process and the policy that checkpoints come from, as the manifests of all of them have
-        these."""
+        """Return the manifest fields that are equal in all checkpoints of this process: its definition, data, code
+        and seed, and the [checkpoint] policy."""
         process = self.process
         return {
             "benchmark": process.benchmark.name,

@@ -38,12 +38,12 @@ from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 JOB_VERSION = 1
-"""Version of the job's file, which a parent writes for a child process; in a comparison of two installations each may
-be of another one."""
+"""Version of the format of the job's file, which a parent process writes for its child. In a comparison of two
+installations, the two processes may run different versions of dlrmbench."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:
-    """Write the JSON file that a child process is started with into the job's folder; return the file's path."""
+    """Write the JSON file with which a child process is started into the job's folder, and return the file's path."""
     path = Path(job.folder) / SPEC_FILE
     # Members at their empty default are left out, so that an older installation without such a member can do the job.
     optional = {member.name for member in fields(job) if member.default is None or member.default is False}
@@ -67,8 +67,11 @@ def read_job(path: Path) -> tuple[Kind, Any]:
 
 
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
-    """Do the job together with the other ranks of `world`; on rank 0 write its record, which describes the code too
-    unless it is a study's, into the job's folder and return the record; None elsewhere."""
+    """Do the job together with the other ranks of `world`; return its record on rank 0, None on other ranks.
+
+    Rank 0 also writes the record into the job's folder. The record of a measurement, unlike that of a study, also
+    describes dlrmbench's code.
+    """
     code = describe_code()
     try:
         record = kind.run(job, world, on_event)

@@ -73,7 +73,7 @@ class Option(NamedTuple):
     """Command-line option that asks for a kind of measurement: `--NAME VALUE`, where NAME is the kind's name."""
 
     verbs: tuple[str, ...]
-    """Commands, such as `run` and `sweep`, that have the option."""
+    """Commands, such as `run` and `sweep`, that have the measurement's option."""
     help: str
     member: str | None = None
     """Field of the job that takes the option's value, a whole number of at least 1; None for an option without a
@@ -129,8 +129,8 @@ class Kind:
 
     @property
     def derived_suffix(self) -> str | None:
-        """Suffix for the name of a benchmark whose keys were changed for this measurement; None where the user names
-        it."""
+        """Suffix for the name of a benchmark whose keys the user changes for this measurement; None where the user
+        must give the changed benchmark a name."""
         return f"_{self.name}"
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
@@ -217,7 +217,7 @@ class Kind:
 
 def find_kind(name: str) -> Kind:
     """Return the kind of measurement that run sets may have, by its name. Raises HarnessError (exit 8) where this
-    version lacks it."""
+    version of dlrmbench lacks the kind."""
     return _find(name, KIND_MODULES)
 
 

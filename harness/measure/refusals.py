@@ -79,7 +79,8 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
 
 
 def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
-    """Raise ConfigError for a map of ids to embedding rows that a measurement (`taken`) does not allow."""
+    """Raise ConfigError where a measurement does not allow the data's map of ids to embedding rows; `taken` says
+    which maps it allows (fixed, also made of training data, or any)."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):
         return

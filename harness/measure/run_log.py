@@ -33,7 +33,8 @@ _encode = json.JSONEncoder(default=_plain).encode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingBlock:
-    """Training steps between two evaluations. Sample counts are global and count from the run's start."""
+    """Block of training steps between two evaluations. Its sample numbers are those of all ranks together, counted
+    from the run's start."""
 
     num_steps: int
     first_sample: int
@@ -54,8 +55,8 @@ class TrainingBlock:
 
 @dataclass(slots=True)
 class RunOutcome:
-    """Progress of a run, in samples since its start and in epochs, and how it ends: aborted with a reason, until it
-    succeeds."""
+    """Progress of a run, in samples since its start and in epochs, and its final status with the reason: aborted
+    until `succeed` is called."""
 
     status: str = keys.ABORTED
     reason: str | None = "interrupted"

@@ -50,7 +50,7 @@ class TrainingJob(Job):
 
 
 class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
-    """Raised where a run cannot succeed any more; its reason goes into the run's log."""
+    """Exception raised where a run cannot succeed any more; its reason goes into the run's log."""
 
 
 class Monitor:

@@ -39,8 +39,8 @@ class ReadWeights:
 
 
 class WeightsCompanion(Companion):
-    """Keeps the final weights of a run with --keep-weights, before any other companion of the process trains
-    further."""
+    """Companion (observer of a process that trains) that keeps the final weights of a run with --keep-weights, before
+    companions that train further steps."""
 
     @property
     def _is_asked(self) -> bool:

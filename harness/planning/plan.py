@@ -60,15 +60,15 @@ class Schedule:
 
     @property
     def work(self) -> Work:
-        """Steps and evaluations of a run that never meets its target."""
+        """Numbers of training steps and evaluations of a run that never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeEstimate:
-    """Modelled seconds of one process, from steps just measured here; for a run, of one that never meets its
-    target."""
+    """Modelled seconds of one process, from training steps that were timed just before on this system. A run is taken
+    never to meet its target, so that it trains for all epochs."""
 
     run_s: float
     method: str
@@ -450,6 +450,7 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
-    """Return the source of a configuration key's value, in the words of a study's list of parameters."""
+    """Return the source of a configuration key's value as one of the words for parameters in a study (a record of
+    tables): definition, default or given."""
     source = config.values()[key]["source"]
     return source if source in _NOT_GIVEN else "given"

@@ -12,7 +12,8 @@ from rules.records.run_set import HookName
 
 
 def split_command(command: str) -> list[str]:
-    """Return the recorded command line of an experiment as a list of arguments. Raises HarnessError (exit 8)."""
+    """Return the recorded command line of an experiment as a list of arguments. Raises HarnessError (exit 8) where a
+    shell could not split it."""
     try:
         return shlex.split(command)
     except ValueError as error:

@@ -83,8 +83,8 @@ def _read_digest(folder: Path) -> Any:
 
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
-    """Return the dataset's folder that the record of the run set `owner` names, where it holds that set's data; None
-    elsewhere.
+    """Return the dataset's folder that the record of the run set `owner` names, where that folder holds the run set's
+    data; None where it is missing or incomplete, or the data is not in a folder.
 
     A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit 8) where the
     folder holds other data or a damaged manifest.

@@ -89,8 +89,8 @@ def open_event_log(path: Path | None, folder: Path) -> EventLog:
 
 
 def quantity_of(record: object) -> dict[str, Any]:
-    """Return the measured quantity, such as samples per second, from the record of one repetition, by the quantity's
-    name; for a run with status and reason."""
+    """Return the measured quantity, such as samples per second, of one repetition's record, by the quantity's name.
+    For a run the result also has its status and reason."""
     if not isinstance(record, Measurement):
         return {}
     status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}

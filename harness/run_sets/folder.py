@@ -247,7 +247,8 @@ def is_finished(log: RunLog) -> bool:
 
 
 def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
-    """Return an existing run set and its record, run_set.json. Raises HarnessError (exit 8)."""
+    """Return an existing run set and its record, run_set.json. Raises HarnessError (exit 8) where the folder is no
+    run set or the record is damaged."""
     path = folder / "extra" / RUN_SET_FILE
     if not folder.is_dir():
         refuse_missing([folder])
@@ -282,7 +283,9 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
 
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
-    """Hold the run set's lock; the kernel releases it however this process ends. Raises HarnessError (exit 2)."""
+    """Hold the run set's lock while the caller's block runs; the kernel releases it however this process ends. Raises
+    HarnessError: exit 2 where another process holds the lock, 8 where links would redirect writes to another
+    place."""
     with hold_lock(run_set.extra / LOCK_FILE, run_set.folder):
         yield
 

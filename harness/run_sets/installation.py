@@ -5,7 +5,8 @@ compares; the workers of one configuration are the other installation's, so code
 its own. The two installations share only versioned formats: the query and answer here, the job's file
 (`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
 
-Started there as `python -P -m harness.run_sets.installation`, with the query as JSON on standard input.
+The other interpreter starts it as `python -P -m harness.run_sets.installation`, with the query as JSON on standard
+input.
 """
 
 import json
@@ -110,11 +111,11 @@ def find_interpreter(python: Path) -> str:
 def ask_installation(
     python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
-    """Return another interpreter's dlrmbench with its description of itself, after it checked that it can run the
-    definition.
+    """Return the dlrmbench of another interpreter with its description of itself, once it has checked that it can run
+    the definition.
 
-    Raises HarnessError (exit 2) where it has none, or an incompatible version; else with its own message and exit
-    code.
+    Raises HarnessError: exit 2 where the interpreter has no dlrmbench or one of an incompatible version; where that
+    dlrmbench refuses the definition, with the refusal's own message and exit code.
     """
     path = find_interpreter(python)
     submission = {field: asdict(entry) for field, entry in given.items()}

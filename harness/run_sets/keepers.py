@@ -57,8 +57,8 @@ class Keeper(Protocol):
         one."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
-        """Return the progress display of a repetition; `outlook` is the repetition's position among all of the
-        command."""
+        """Return the progress display of a repetition; `outlook` is the repetition's position among all repetitions
+        of the command."""
 
 
 class LogKeeper:

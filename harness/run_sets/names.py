@@ -57,8 +57,8 @@ def unlink_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """Return the run sets and sweeps in `results` that have a name, in order; a folder's own name matches only that
-    folder, and the name of a benchmark only where --name gave it to none."""
+    """Return the run sets and sweeps in `results` that `name` names, sorted by folder name. A folder's own name finds
+    only that folder; a benchmark's name finds sets only where no --name equals it."""
     folder = results / name
     with suppress(PermissionError):  # a path inside an unreadable folder is no name
         if name and ".." not in Path(name).parts and folder.exists():
@@ -133,17 +133,18 @@ def names_to_give(results: Path) -> list[str]:
 
 
 def name_given(folder: Path) -> str | None:
-    """Return the --name of a run set, also of one behind a link such as `latest`; None where it has none."""
+    """Return the name that --name gave a run set; None where none was given. A link such as `latest` is followed to
+    its run set."""
     names = [name for name in names_of(folder.resolve()) if not _DIGEST.fullmatch(name)]
     return names[0] if names else None
 
 
 def names_of(folder: Path) -> tuple[str, ...]:
-    """Return the names from --name of a run set, or of the benchmark that --set made; a digest where no --name was
-    given.
+    """Return the names of a run set: the one given by --name or, without it, the digest of its configuration and the
+    benchmark's name where that is not a shipped one.
 
-    The name is the set's folder name without its benchmark and time; that of an experiment of several configurations
-    is the folder name without its prefix (such as `sweep`) and the time.
+    The name or digest is the part of the set's folder name between the benchmark and the time; for an experiment of
+    several configurations it is the part between the prefix (such as `sweep`) and the time.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()

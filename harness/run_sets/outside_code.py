@@ -12,8 +12,9 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from the definitions of a run
-    set, an experiment or the pair that ends a search."""
+    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from all definitions in the
+    folder of a run set or an experiment, or in its subfolders, such as those of the pair that a search measures at
+    its end."""
     for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))

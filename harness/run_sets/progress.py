@@ -52,7 +52,7 @@ class Outlook(NamedTuple):
 
 
 ALONE = Outlook(number=1, total=1)
-"""Position of a repetition that is the only one, or is shown as if it were."""
+"""Position of a repetition that is the only one of its command, or is shown as if it were."""
 
 
 class RunProgress:

@@ -12,7 +12,8 @@ from harness.system.resources import ROOT, read_text, run_for_output
 
 _NVIDIA = "0x10de"
 _DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
-"""PCI device classes of accelerators: VGA controller; 3D controller, processing accelerator."""
+"""PCI device classes of accelerators: first that of VGA controllers; then those of 3D controllers and of processing
+accelerators."""
 NOWHERE = "no driver, no PCI bus"
 _SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pcie.link.width.max", "driver_version")
 
@@ -69,8 +70,8 @@ def read_accelerators(root: Path = ROOT) -> Accelerators:
 
 
 def describe_accelerators(found: Accelerators) -> dict[str, DetectedValue]:
-    """Return the accelerator_* fields of MLPerf's system description; the number is '0' only where a driver or PCI
-    bus was there to show a device."""
+    """Return the accelerator_* fields of MLPerf's system description. The number of accelerators is '0' only where a
+    driver or a PCI bus could have listed one; where neither exists, there are no fields."""
     source = found.source
     if source == NOWHERE:
         return {}

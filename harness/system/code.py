@@ -49,7 +49,7 @@ def code_sha256() -> str:
 def describe_code() -> "CodeRecord":
     """Return the record of dlrmbench's code that this process runs.
 
-    The first call may start git, so ranks make it before they join.
+    The first call may start git, so ranks make it before they connect to each other.
     """
     from rules.records.measure import CodeRecord  # imported late: --help imports this module and needs no records
 
@@ -57,10 +57,10 @@ def describe_code() -> "CodeRecord":
 
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
-    """Return the git commit of the checkout that contains `package`, or from which it was built, and whether files
-    differed.
+    """Return the git commit of the checkout that contains `package`, or from which it was built, and whether its
+    files differed from the commit.
 
-    Commit and difference are None where nothing is known.
+    Either is None where it is unknown.
     """
     checkout = package.parent
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():

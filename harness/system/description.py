@@ -89,7 +89,7 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
     """Write the system's description to `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its
     path.
 
-    `name` is by default the system's slug.
+    `name` is by default the one that `make_system_slug` makes of hardware and software.
     """
     path = folder / f"{name or make_system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,8 @@ class EnergyCounter:
         self._last, self._total = read(), 0
 
     def update(self) -> None:
-        """Read the energy counter, at least once per wrap; OSError where reading fails."""
+        """Read the energy counter and add its advance; it must be called at least once per wrap of the counter.
+        Raises OSError where reading fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j

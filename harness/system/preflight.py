@@ -338,7 +338,8 @@ def check_accelerators(found: Accelerators) -> Check:
 
 
 def check_kernels_folder(problem: str) -> Check:
-    """Return a warning where compiled kernels cannot be kept on disk; there is no such check where they can."""
+    """Return the environment check's warning that compiled kernels cannot be kept on disk, for the reason `problem`.
+    Where they can be kept, this check is left out."""
     return _judge(
         "kernels_folder",
         problem,
@@ -367,8 +368,8 @@ def _judge(
     is_known: bool = True,
     unknown_remedy: bool = False,
 ) -> Check:
-    """Return the result of an environment check. Its remedy is included with a warning, and with `unknown_remedy`
-    also where nothing is known."""
+    """Return the result of an environment check. It has the remedy where it is a warning and, with `unknown_remedy`,
+    also where the system gave no answer."""
     status: Status = "warning" if warns else "ok" if is_known else "unknown"
     is_said = warns or (unknown_remedy and not is_known)
     return Check(name=name, value=value, status=status, why=why, remedy=remedy if is_said else "")

@@ -33,7 +33,7 @@ class Resources:
     """CPU time per wall time that the process's cgroup grants, in cores; None without a quota."""
     physical_memory_bytes: int
     memory_limit_bytes: int | None
-    """Lowest memory limit on the path up the cgroup tree, in bytes; None without a limit."""
+    """Lowest memory limit of this process's cgroup and of the cgroups above it, in bytes; None without a limit."""
     available_memory_bytes: int
     """Memory available to this process now without swapping and without exceeding the limit, in bytes."""
 
@@ -81,7 +81,8 @@ def read_resources(root: Path = ROOT) -> Resources:
 
 
 def count_usable_cores() -> int:
-    """Return the number of useful threads in this process, at least 1."""
+    """Return the number of threads that are useful in this process: the physical cores that it may use, at most its
+    CPU quota, at least 1."""
     return read_resources().num_cores
 
 
@@ -114,7 +115,8 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
 
 
 def quota_cores(root: Path = ROOT) -> float | None:
-    """Return the lowest CPU quota on the path up the process's cgroup tree, in cores; None without one."""
+    """Return the lowest CPU quota of this process's cgroup and of the cgroups above it, in cores; None without a
+    quota."""
     quotas = []
     for folder in list_cgroup_folders("cpu", root):
         fields = (read_text(folder / "cpu.max") or "").split()
@@ -187,8 +189,9 @@ def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> st
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """Return the lowest cgroup memory limit, and the smallest distance to a limit, in bytes. Clean file pages do not
-    count as used."""
+    """Return the lowest memory limit of this process's cgroup and the cgroups above it, and the smallest number of
+    bytes that is left below a limit, both in bytes and None without a limit. Clean file pages do not count as
+    used."""
     limits, headrooms = [], []
     for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
@@ -211,7 +214,8 @@ def _reclaimable_bytes(folder: Path) -> int:
 
 
 def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Return this process's paths by cgroup controller; cgroup v2's is under ''."""
+    """Return the paths of this process's cgroups by controller; the path in cgroup v2, which has no controller in it,
+    has the key ''."""
     paths = {}
     for _, controllers, path in re.findall(
         r"^([^:]*):([^:]*):(.*)$", read_text(root / "proc/self/cgroup") or "", re.M

@@ -55,7 +55,8 @@ def start_and_show(request: "Request", *, form: str) -> None:
 
 
 def _begin(request: "Request") -> Path:
-    """Make the folder of a new experiment, announce it and return it; a user's own code is run in a child process."""
+    """Make the folder of a new experiment, announce it and return it. Where the request names the user's own code, a
+    child process does this, so that this process never imports that code."""
     from harness.experiment.apart import look_apart, names_outside_code
 
     def begin() -> str:
@@ -208,14 +209,16 @@ def complete_and_show(
 
 
 def _warn_of_energy(why: str) -> None:
-    """Warn, with the reason, that the user's power command gave no energy, which no table shows."""
+    """Warn on standard error that the user's power command gave no energy, with the reason, which no table of results
+    shows."""
     from reports.text.formatting import printable
 
     note(f"warning: no energy from --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:
-    """Print how many processes of a measurement of one configuration had already measured."""
+    """Print how many of a measurement's planned processes had measured before this command and are kept; nothing for
+    none."""
     if kept:
         note(f"{kept} of {planned} processes had measured before and are kept")
 
@@ -335,8 +338,8 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that show a complete experiment of several configurations, by the way these are read; a relation's
-own `show` comes first."""
+"""Functions that show a complete experiment of several configurations, by `reads_as` of its record; used where the
+`show` of the experiment's relation returns None."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:

@@ -20,7 +20,7 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
 """Headings of options that several commands share, by parameter; all others are a command's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
-"""Most options that a command's help shows without headings."""
+"""Largest number of options that a command's help shows without headings."""
 
 
 class HelpedCommand(click.Command):
@@ -114,6 +114,6 @@ def verb(
     headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     cls: type[HelpedCommand] = HelpedCommand,
 ) -> Callable[[Callable[..., Any]], HelpedCommand]:
-    """Return a decorator for a command with these examples, and the command's own options under headings, by
-    parameter."""
+    """Return a decorator that makes a function a command whose help ends with `examples` and puts the command's own
+    options, by their parameters, below the titles in `headings`."""
     return click.command(name, cls=cls, examples=examples, headings=headings)

@@ -29,12 +29,14 @@ _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return a completion of an option's value in the shell by the names that begin with the typed text."""
+    """Return a function with which a shell completes an option's value: it returns the names that begin with the
+    typed text."""
     return lambda ctx, param, incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return a completion in the shell of the last of several comma-separated names; none is offered twice."""
+    """Return a function with which a shell completes an option's comma-separated names: it completes the last one,
+    and offers no name twice."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -45,8 +47,8 @@ def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., list[CompletionItem]]":
-    """Return a completion of an option's value in the shell by names; where no name matches, the shell completes
-    files."""
+    """Return a function with which a shell completes an option's value by names; where no name begins with the typed
+    text, the shell completes file names."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
@@ -83,8 +85,8 @@ def benchmarks() -> Iterable[str]:
 
 
 def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return a completion of an option's value in the shell by names of shipped benchmarks, and by a benchmark's
-    versions after an @."""
+    """Return a function with which a shell completes an option's value by names of shipped benchmarks and, after an
+    @, by versions of the benchmark."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from rules.benchmarks.loader import shipped_versions
@@ -325,7 +327,8 @@ _CONFIGURATION = (
 
 
 class FiniteRange(click.FloatRange):
-    """Type of an option's value: a finite number in a range; nan passes any bound, and no record holds infinity."""
+    """Type of an option's value: a finite number in a range. Without this class nan would pass any bound, and
+    infinity would reach records, which cannot hold it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
@@ -337,7 +340,7 @@ class FiniteRange(click.FloatRange):
 class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Type of an option's value: bytes, or bytes per second, with a unit: 141GB, 96GiB; 4.8TB/s, 450GB.
 
-    A number without a unit is refused, unless plain bytes are meant.
+    A number without a unit is refused, unless `takes_bytes` says that it means bytes.
     """
 
     def __init__(self, *, is_rate: bool = False, takes_bytes: bool = False) -> None:
@@ -407,8 +410,8 @@ _SECTIONS = {
 
 
 def collect_overrides(given: Mapping[str, Any]) -> "list[Override]":
-    """Return all values that the options of `configuration` change, weakest first: file, environment, --set,
-    option."""
+    """Return all configuration values that the user changes, weakest first: in the configuration file, in the
+    environment, with --set, with an option of their own."""
     from harness.config.run_config import Override, read_config_file, read_environment, read_set_option
 
     config_file = given["config_file"]

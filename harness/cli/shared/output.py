@@ -57,10 +57,10 @@ def has_verbose() -> bool:
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print blocks of a page for a terminal, or in one of FORMS.
+    """Print blocks of a page: in the form that `form` names in FORMS, else as text for a terminal.
 
-    Lines are as long as the terminal's, COLUMNS, or 80. Colours only where NO_COLOR is not set; click drops them
-    where the output is no terminal.
+    Text is as wide as COLUMNS says, else as the terminal, else 80 columns, but at least 40. It has colours only where
+    NO_COLOR is not set; click drops them where the output is no terminal.
     """
     if form in FORMS:
         click.echo(FORMS[form](blocks))
@@ -120,8 +120,8 @@ def echo_others(inventories: "Sequence[Inventory]") -> None:
 
 
 def echo_others_at(paths: "Sequence[Path]") -> None:
-    """Name on standard error the result directories of MLPerf's other benchmarks in each path that is no exported
-    file."""
+    """Name on standard error the result directories of MLPerf's other benchmarks in each of `paths`, except in files
+    of `report --format json`."""
     from reports.tables.documents import is_document
     from rules.tree.inventory import take_inventory
 
@@ -131,7 +131,7 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 
 
 def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
-    """Show on the status line how many of their questions about results the official checkers have answered."""
+    """Show on the status line how many of `num_questions` about results the official checkers have answered."""
     line.show_count(num_answered, num_questions, "official answers")
 
 

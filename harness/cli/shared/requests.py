@@ -36,7 +36,8 @@ class ProgramPath(click.Path):
 
 
 KINDS = "kinds"
-"""Name that stands for the options of all kinds of measurement that a command has."""
+"""Member for `request_options` that stands for the options of all kinds of measurement that a command has, such as
+--throughput."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
@@ -59,10 +60,11 @@ def request_options(
     flags: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
-    """Add the options for fields of a request to a command, in this order, as a command of the core has them.
+    """Return a decorator that adds options to a command, one for each field of a request in `members`, in this order,
+    as the core's command `verb` has them.
 
-    An extension's command gives the core command that it resembles: `help` and `flags` replace texts and spellings by
-    field, and `takes` selects the kinds of measurement.
+    An extension's command gives as `verb` the core's command that it resembles: `help` and `flags` replace the help
+    texts and the spellings of options, by field; `takes` selects the kinds of measurement that get options.
     """
 
     def add(command: F) -> F:
@@ -109,8 +111,8 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
 
 
 def _find_beside(beside: Path, output: Path) -> Path:
-    """Return the run set named `beside` in the folder of -o, if the results folder has none of that name; else
-    `beside` itself."""
+    """Return the run set that `beside` names in the folder `output` (of option -o); `beside` itself where it is a
+    path or no run set in that folder has the name."""
     from harness.run_sets.names import find_named
 
     found = [] if os.path.lexists(beside) else find_named(str(beside), output)

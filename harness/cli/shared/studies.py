@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Most findings of a study that a terminal shows where the study has a page; the table has the others as rows."""
+"""Largest number of a study's findings that a terminal shows where the study also has a page: the other findings are
+rows of the table."""
 
 
 def keep_study(
@@ -101,8 +102,8 @@ def show_answer(
 
 
 def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: bool = False) -> "list[Block]":
-    """Return blocks with a study's findings, one table, failed checks, the load during the measurement, and where the
-    rest is."""
+    """Return blocks with a study's findings, one table, failed checks, the load during the measurement, and a
+    sentence that says where the rest is shown."""
     from reports.document.blocks import Bullets, Heading, Prose
     from reports.parts.load import environment_words
     from reports.text.formatting import plural, printable

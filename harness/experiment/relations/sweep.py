@@ -1,4 +1,4 @@
-"""Make sweeps: every combination of the axes' values, compared with the baseline and with the best."""
+"""Make sweeps: every combination of the axes' values, compared with the baseline and with the best configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -21,8 +21,8 @@ from rules.records.profile import (
 )
 
 OVERHEAD_BELOW = 0.5
-"""Share of a phase's measured time that it would take at its ceiling (best rate), below which overhead is its
-bound."""
+"""Fraction of a phase's measured time: where the phase's least time at its ceilings (best rates) is a smaller
+fraction, its bound is overhead."""
 
 
 def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:

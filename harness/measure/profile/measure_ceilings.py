@@ -26,8 +26,8 @@ Shape = tuple[int, int, int, int]
 SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
 """Rows of the measured square matrix products, by device: an H100 reaches its full rate only at 8192."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
-"""Bytes of both buffers of each measured memory copy, from sizes that fit into a core's cache to sizes beyond the
-largest cache."""
+"""Total bytes of the two buffers of each measured memory copy, from sizes that fit into a core's cache to sizes
+beyond the largest cache."""
 MAX_TABLE_BYTES = 1 << 30
 _LEAST_REPETITIONS = 5
 _NUM_FINALISTS = 3
@@ -229,8 +229,8 @@ def measure_gathers(
     *,
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
-    """Return measured rates of fetching embedding rows by uniform ids and by the batches' ids, from one table of all
-    rows, or as many as fit into `table_bytes`."""
+    """Return the measured rates of fetching embedding rows, by uniform ids and by the batches' ids, from one table
+    with as many rows as all of the model's tables together, or as many as fit into `table_bytes`."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)

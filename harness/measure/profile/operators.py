@@ -75,10 +75,11 @@ class _Ranges:
 def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
     """Return the operators of a profiled step ordered by self time, which includes the profiler's overhead.
 
-    `averages` are the profiler's, by input shape.
+    `averages` are the rows of torch.profiler's table, grouped by input shape.
 
     On a CPU `outside_share` is the share of time inside phases but outside of every operator: Python. On a GPU times
-    are those of its kernels, without Python; where no kernel was seen, since CUPTI is missing, they are the CPU's.
+    are those of its kernels, without Python; where the profiler saw no kernel, since CUPTI is missing, they are times
+    of the CPU.
     """
     kernels = [average for average in averages if _is_kernel(average)] if is_cuda else []
     if kernels:
@@ -99,8 +100,9 @@ def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_step
     """Return the profiled operators that launched GPU kernels where they are known, as in eager steps; else the
     kernels.
 
-    The profiler lists the same microseconds for a kernel, its operator and its range; the kernels' are complete. No
-    operator launches the kernels of a replayed graph.
+    The profiler lists the same microseconds for a kernel, for its operator and for its named range, so only one of
+    these lists may be summed. That of the kernels is complete: kernels of a replayed CUDA graph have no operator that
+    launched them.
     """
     total_s = sum(kernel.self_device_time_total for kernel in kernels) / 1e6
     operators = [

@@ -39,8 +39,8 @@ _HELD_STEPS = 50
 def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
-    """Measure and return the content of profile.json; steps come first, on the workload as a run has it after its
-    warm-up."""
+    """Measure one profile and return the content of profile.json. Training steps are timed first, on the workload in
+    the state that a run's workload has after its warm-up."""
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
