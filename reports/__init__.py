@@ -1,1 +1,2 @@
-"""Reports on benchmark results: statistics, comparison, tables, and rendering as HTML, text or files."""
+"""Reports on benchmark results: their statistics, comparisons and tables, and the rendering of these as HTML, text or
+files."""

@@ -37,14 +37,14 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frames:
-    """Data frames of the results found at some paths. Units are in column names or in `unit`; missing values are
-    missing, never 0.
+    """Data frames of the results found at some paths. Units are in column names, or in the column `unit`; a missing
+    value is pandas' missing value, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
-    per broken rule at a place, `measurements` per process of a measurement such as throughput. `details` are the
-    tables of single kinds of measurement, each also an attribute by its name. Dtypes never depend on the data, also
-    without rows. `problems` are sentences about files that could not be used, and about result directories of
-    MLPerf's other benchmarks, which have no row.
+    per place at which a rule is broken, `measurements` per process of a measurement such as throughput. `details` are
+    the tables of single kinds of measurement by name; each is also an attribute of that name. Dtypes never depend on
+    the data, also without rows. `problems` are sentences about files that could not be used, and about result
+    directories of MLPerf's other benchmarks, which have no row.
     """
 
     sets: pd.DataFrame
@@ -94,8 +94,8 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
 
 
 def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
-    """Read every measurement (not a run to a target) that can be read, kind by kind, once where several paths lead to
-    it."""
+    """Read every measurement (not a run to a target) that can be read, kind by kind; a measurement to which several
+    paths lead is read once. Damage found in files is added to `problems`."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
         for kind, folders in found.measurements.items():
@@ -124,7 +124,8 @@ def compare(
 
 
 def read_scores(*files: str | Path) -> pd.DataFrame:
-    """Read files of `score --format json` into a data frame: a row per set, with the columns of `--format csv`.
+    """Read files that `score --format json` wrote into a data frame: a row per result set, with the columns of `score
+    --format csv`.
 
     Raises InputError where a file cannot be read, or is not what `score` wrote.
     """

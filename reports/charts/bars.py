@@ -1,7 +1,7 @@
-"""Draws charts of stacked horizontal bars: the time of each run, and the time of one training step, split into parts.
+"""Draws charts of stacked horizontal bars: the time of each run, the phases of one training step, and costs.
 
-A run's parts are those that its log separates; a phase's are what it would take at its ceiling, and what it takes
-beyond.
+The time of a run is split into training, evaluation and other, as far as the run's log separates them; the time of a
+phase into the time that it would take at its roofline ceiling, and the time beyond that.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ class Bar:
 
 
 def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
-    """Draw the time to train of each run (or a configuration's mean) as a stacked bar, its seconds split in the order
-    of PARTS."""
+    """Draw the time to train of each run, or the mean of each configuration's runs, as a stacked bar: seconds of
+    training, of evaluation, and of everything else."""
     used = [any(bar.parts[number] > 0 for bar in bars) for number in range(len(PARTS))]
     keys = [key for key, is_used in zip(_keys(PARTS), used, strict=True) if is_used]
     return draw_both(
@@ -41,8 +41,8 @@ def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption])
 
 
 def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
-    """Draw each phase of a training step as a bar of its share of the step's time, split in the order of
-    _PHASE_PARTS."""
+    """Draw each phase of a training step as a bar of its share of the step's time, split into the time at the phase's
+    roofline ceiling and the time beyond it."""
     keys = _keys(_PHASE_PARTS)
     return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
@@ -50,8 +50,8 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
 def cost_figure(
     bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw each cost as a bar, on an axis that shows bar lengths times `scale`; `bound` adds a labelled vertical
-    line."""
+    """Draw a bar per cost, such as seconds per step. The axis, named `axis`, shows bar lengths times `scale`; `bound`
+    is an optional vertical line: its position, in the unit of the bar lengths, and its words in the legend."""
     keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
     at = None if bound is None else bound[0]
     return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)
@@ -64,8 +64,9 @@ def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
 def _draw(
     rows: Sequence[Bar], scale: float, axis: str, width: float, note: float, bound: float | None = None
 ) -> Plot:
-    """Draw bars as rows; the axis shows bar lengths times `scale`. On a drawing wider than 600 px, `note` px at the
-    right end of the bars are kept free for words; `bound` is the axis value of a vertical line."""
+    """Draw bars as rows, on an axis that shows bar lengths times `scale`. On a drawing wider than 600 px, `note` px
+    are kept free at the right, where each bar's words are printed. `bound` is the position of a vertical line, in the
+    unit of the bar lengths."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name * svg.BOLD + 12, width / 3))

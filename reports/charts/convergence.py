@@ -1,4 +1,5 @@
-"""Draws the chart of model quality over epochs: one line per run, and the target as a labelled horizontal line.
+"""Draws the chart of model quality over epochs, time or samples: one line per run, and the target as a labelled
+horizontal line.
 
 The y axis leaves out the steep first part of training, in which no run ends, so that differences near the target are
 visible.
@@ -25,12 +26,12 @@ def convergence_figure(
     same_as: str | None = None,
     **caption: Unpack[figure.Caption],
 ) -> figure.Figure:
-    """Draw one line per run: a quality `metric`, such as 'ROC AUC', over epochs or samples.
+    """Draw one line per run: the quality `metric`, such as 'ROC AUC', over the epochs, time or samples that `x_name`
+    names.
 
-    `names` are the names of the configurations by their colour number, where several are drawn.
-
-    `same_as` is the id of another figure on the page with the same curves at the same pixels, which are then reused:
-    between epochs and samples only the axis differs.
+    Where several configurations are drawn, `names` are their names by colour number. `same_as` is the id of another
+    figure on the page with the same curves at the same pixels, which are then reused: between epochs and samples only
+    the axis differs.
     """
     fates = {line.fate for line in lines}
     keys = figure.curve_keys(names)
@@ -58,8 +59,8 @@ def _panel(lines: Sequence[Curve], target: float | None, every: Sequence[Curve],
 
 
 def visible_quality(lines: Sequence[Curve], target: float | None) -> tuple[float, float]:
-    """Choose the range of the quality axis: from the lowest quality after the first third of each run's evaluations
-    to just above the highest quality."""
+    """Choose the range of the quality axis, with some room at both ends: it holds the target, and every run's
+    qualities after the first third of its evaluations."""
     late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
     late += [line.points[-1][1] for line in lines if line.points]
     late += [target] if target is not None else []

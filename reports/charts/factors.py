@@ -24,8 +24,8 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Effect of one factor, such as throughput, on the time as a ratio (above 1 is slower) with its interval; None
-    where unknown."""
+    """Bar of one factor of the time, such as throughput: the ratio by which the factor changes the time (above 1 is
+    slower than the baseline), and the ends of the ratio's interval, each None where it is unknown."""
 
     name: str
     time_ratio: float | None
@@ -38,8 +38,8 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Bars of one configuration's factors of the time against the baseline's, or of many configurations' times, one
-    bar each."""
+    """Panel of a chart of ratios to the baseline: either one configuration with a bar per factor of its time, or many
+    configurations with a bar for the time of each."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -48,7 +48,8 @@ class FactorPanel:
 def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw panels of bars, mostly one per compared configuration, the first at the top."""
+    """Draw panels of bars from top to bottom: a panel per configuration with a bar per factor of its time, or a
+    single panel with a bar per configuration."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
@@ -66,8 +67,8 @@ def _kind(bar: FactorBar) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Return the (low, high) of the log2 axis: it holds 0 (ratio 1, no change), all ratios, and intervals up to 64
-    times."""
+    """Return the (low, high) of the log2 axis: it holds 0 (ratio 1, no change), all ratios, and the ends of their
+    intervals, but of these ends none beyond a ratio of 64 or below 1/64."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -131,8 +132,8 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
 def _beside_heads(
     at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Return the pieces of a vertical grid line at x = `at` px that do not strike through a panel's name; `heads` are
-    the (width, top) in px of the names."""
+    """Return the pieces, as (top, bottom) in px, of a vertical grid line at x = `at` px, which is interrupted where
+    it would strike through the name of a panel; `heads` are the width and the top of each name in px."""
     starts, stops = [top], []
     for width, head in heads:
         if width > at - 4:

@@ -17,8 +17,8 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Largest numbers of results with a numbered mark each, and with a mark each; with more, results at one point share a
-mark."""
+"""Largest number of results that are marked with a number each, and largest number of results that have a mark each:
+beyond that number, accepted results at the same pixel share one mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,8 @@ class ReferenceLevel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultMark:
-    """Mean epochs (or samples) to converge of one result, and whether the convergence rules accept it."""
+    """Mark of one result in the chart of reference convergence points: its mean epochs (or samples) to converge, and
+    whether the convergence rules accept these."""
 
     name: str
     hue: int
@@ -50,8 +51,8 @@ def reference_figure(
     unit: str = "epochs",
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw the reference convergence points, the least accepted epochs and the results over batch size; `unit` is
-    'epochs' or 'samples'."""
+    """Draw over batch size the reference convergence points, the fewest epochs (or samples) that are accepted, and
+    the results; `unit` is 'epochs' or 'samples'."""
     keys = [
         LegendKey(mark="reference", words="reference mean"),
         LegendKey(mark="reference-band", words="± 1 standard deviation"),

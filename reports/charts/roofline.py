@@ -20,8 +20,8 @@ _MOST_DECADES = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RooflineDot:
-    """Dot of a roofline chart, one phase of a training step, part of an inference batch, or operator: its FLOP per
-    byte, and the FLOP/s that it reached."""
+    """Dot of a roofline chart: the FLOP per byte and the reached FLOP/s of a phase of a training step, of a part of
+    an inference batch, or of an operator."""
 
     label: str
     flop_per_byte: float

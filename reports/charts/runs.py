@@ -1,9 +1,11 @@
-"""Draws dot strips: any measured quantity, one dot per repetition and one strip per configuration.
+"""Draws dot strips of any measured quantity: one dot per repetition (run or process), and one strip per
+configuration.
 
-Filled dots count for the score, open dots were dropped as the fastest or slowest run, crosses have no value; the
-thick tick is the mean and the band behind it the mean's interval. Evaluations come at fixed steps, so values tie, and
-tied dots are spread out vertically. A lone strip numbers its dots; a few strips have their names above; many have
-their names at the left, in less height.
+Filled dots count for the score, open dots were left out of it, such as the fastest and the slowest run, and crosses
+are repetitions that failed; the thick tick is the mean, and the band behind the dots is the mean's interval.
+Evaluations come at fixed steps, so values are often equal, and the dots of equal values are spread out vertically.
+Where there is only one strip, its dots are numbered; where there are a few, their names stand above them, and where
+there are many, at their left, in less height.
 """
 
 import math
@@ -22,8 +24,8 @@ MOST_TALL = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StripDot:
-    """Dot of a dot strip, mostly one repetition (run or process); `value` is None or infinite without a value, as for
-    a run that did not converge."""
+    """Dot of a dot strip, mostly one repetition (run or process); `value` is None or infinite where the repetition
+    has no value, such as the time of a run that did not converge."""
 
     label: str
     value: float | None
@@ -180,7 +182,8 @@ def _numbered(dot: StripDot, x: float, y: float, *, hinted: bool) -> Markup:
 
 
 def _plain(placed: Sequence[tuple[StripDot, float, float]], radius: float) -> list[Markup]:
-    """Draw unnumbered dots at (dot, x, y): all dots of one kind are one SVG path of round caps, for a small file."""
+    """Draw dots without numbers, given as (dot, x, y) with x and y in px. To keep the file small, all dots of one
+    kind are round line caps of a single SVG path; failed repetitions are a cross each."""
     size = "small" if radius == _SMALL else "tiny"
     marks = []
     for fate in ("counted", "dropped"):

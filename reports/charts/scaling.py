@@ -1,5 +1,5 @@
-"""Draws charts of a quantity over a logarithmic one, such as the number of ranks, a link's speed or a rate: one line
-per series."""
+"""Draws charts with one line per series and a logarithmic x axis, such as the number of ranks, a link's speed or a
+rate."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,11 +22,11 @@ def scaling_panel(
     target_words: str = "",
     height: float = 260.0,
 ) -> Panel:
-    """Return a chart panel of the series; each axis has a name and a tick format, `target` is a horizontal line.
+    """Return a chart panel of the series, with a logarithmic x axis: twice the ranks, or twice a link's speed, is the
+    same distance everywhere. Each axis is given by its name and the function that formats its tick labels.
 
-    `places` are x values to label in place of round numbers. The x axis is logarithmic: twice the ranks, or twice the
-    speed, is one step. The y axis starts at 0, so that heights compare, unless y values differ by a factor of 8 or
-    more.
+    `places` are x values to label in place of round numbers, `target` is the y value of a horizontal line. The y axis
+    starts at 0, so that heights can be compared, but is logarithmic where y values differ by a factor of 8 or more.
     """
     dots = [dot for line in series for dot in line.dots]
     levels = [value for value in (*(dot.y for dot in dots), target) if value is not None]

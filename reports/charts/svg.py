@@ -154,7 +154,7 @@ def fit_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _alike(cut: Mapping[str, str]) -> list[str]:
-    """Return the names whose shortened forms (the values of `cut`) equal that of another name."""
+    """Return the names that are shortened to the same text as another name; `cut` has each name's shortened form."""
     texts = Counter(cut.values())
     return [name for name, text in cut.items() if texts[text] > 1]
 
@@ -204,8 +204,8 @@ class Scale:
 
     @property
     def written(self) -> str:
-        """Return a scale as text for the chart's attributes: the values at both ends, then the pixels at both
-        ends."""
+        """Return a scale as text for an attribute of the chart's SVG element: the values at both ends, the pixels at
+        both ends, and 'log' for a logarithmic scale."""
         return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}{self.kind}"
 
     def ticks(self, most: int) -> tuple[float, ...]:
@@ -327,8 +327,8 @@ def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None
 
 
 def placed_ticks(scale: Scale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
-    """Return at most `most` ticks of a scale as (px, label); where the format `words` would make two labels equal,
-    plain numbers."""
+    """Return at most `most` ticks of a scale as (px, label). The function `words` formats the labels; without it, and
+    where it would make two labels equal, labels are plain numbers."""
     ticks = scale.ticks(most)
     texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
     return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))

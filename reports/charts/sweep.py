@@ -1,8 +1,8 @@
-"""Draws charts of a sweep: a quantity over one varied setting, a panel per value of the other settings; and scaling
-laws.
+"""Draws charts of a sweep: a quantity over one varied setting, with a panel per combination of the other varied
+settings' values. Draws charts of scaling laws as well.
 
-Numeric values of the setting are on a logarithmic x axis, other values side by side. Vertical bars are intervals; a
-cross at the bottom marks a configuration without a value.
+The x axis is logarithmic where all values of the setting are positive numbers; otherwise the values stand side by
+side. Vertical bars are intervals; a cross at the bottom marks a configuration without a value.
 """
 
 import math
@@ -25,11 +25,12 @@ def sweep_figure(
     is_ratio: bool = True,
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw a panel of dots per (name, dots) over the swept setting `axis` (its name, its values as text) at x =
-    `places`.
+    """Draw panels, each a name and the dots of a quantity over the swept setting `axis`, which is given as its name
+    and its values as text; the x of a dot is what `places` returns for the value.
 
-    `quantity` is the name of the y axis and the function that formats its ticks; with `is_ratio`, ratios of values
-    are meaningful and the axis starts at 0 or is logarithmic, else only differences are.
+    `quantity` is the name of the y axis and the function that formats its tick labels. With `is_ratio`, ratios of the
+    quantity's values are meaningful, and the y axis starts at 0 or is logarithmic; otherwise only differences are,
+    and the y axis covers only the range of the values.
     """
     shown = [dot for _, dots in panels for dot in dots]
     keys = [LegendKey(mark="dot-counted", words="configuration")]
@@ -50,8 +51,9 @@ def sweep_figure(
 
 
 def _domain(dots: Sequence[Dot]) -> list[float]:
-    """Return the y values that the axis must hold: the dots' values and their intervals' ends, limited to a factor of
-    3 beyond all values (intervals from two runs would fill the chart)."""
+    """Return the y values that the axis must hold: the dots' values, and the ends of their intervals, limited to a
+    third of the smallest and three times the largest value, since wide intervals from two runs would fill the
+    chart."""
     values = [dot.y for dot in dots if dot.y is not None and math.isfinite(dot.y)]
     if not values:
         return []
@@ -68,8 +70,8 @@ def places(positions: Sequence[str]) -> tuple[float, ...]:
 
 
 def position_scale(positions: Sequence[str]) -> Callable[[float, float], svg.Scale]:
-    """Return the function that makes the x scale of a swept setting: logarithmic where its values are numbers, else
-    linear."""
+    """Return the function that makes the x scale of a swept setting: logarithmic where all its values are positive
+    numbers, else linear."""
     xs = places(positions)
     return partial(svg.Scale if 0.0 in xs else svg.LogScale, min(xs), max(xs))
 

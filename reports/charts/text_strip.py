@@ -7,10 +7,10 @@ WIDTH = 41
 
 
 def draw_strip(value: float, others: Sequence[float], words: Callable[[float], str]) -> str:
-    """Draw `value` as 'o' among `others` as '|' on a line of text from the smallest to the largest value:
-    '0.8---|--o---|71.6'.
+    """Draw numbers on a line of text from the smallest to the largest, `value` as 'o' and each of `others` as '|':
+    '0.8---|--o---|71.6'. The function `words` formats both ends.
 
-    All values must be above 0. The text has no space, so that no terminal breaks the line.
+    All numbers must be above 0. The text has no space, so that no terminal breaks the line.
     """
     low, high = min(value, *others, value), max(value, *others, value)
     cells = ["-"] * WIDTH

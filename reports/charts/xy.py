@@ -25,8 +25,8 @@ MakeScale = Callable[[float, float], svg.Scale]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dot:
-    """Dot of an x-y chart, or a cross at the bottom where `y` is None; `ends` are its interval, `seeds` the values of
-    the single seeds that it averages."""
+    """Dot of an x-y chart; where `y` is None, a cross at the bottom. `ends` are the two ends of the interval of `y`;
+    `seeds` are the values of single random seeds, of which `y` is the average."""
 
     x: float
     y: float | None
@@ -51,8 +51,8 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Curve of one run in an x-y chart: its points in order, and how the run ended ('failed' ends in a cross, all
-    else in a dot)."""
+    """Curve of one run in an x-y chart: its points in order, and how the run ended. The `fate` 'failed' puts a cross
+    at the curve's end, any other a dot; without a fate only a curve of a single point has a dot."""
 
     hue: int
     points: tuple[Place, ...]
@@ -73,9 +73,10 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """Panel of an x-y chart, one pair of axes with marks from back to front: `lines` and bands, each with the CSS
-    class of its path, the line of a target, `curves` (only in a chart of one panel), `series`, and the marks that
-    `over` draws on the scales."""
+    """Panel of an x-y chart: one pair of axes, and marks, drawn from back to front in this order: `lines`, the
+    outlines of bands among them, each with the CSS class of its path; the horizontal line of the target; the `curves`
+    of runs (only in a chart of one panel); the `series` of dots; and the marks that the function `over` makes from
+    both scales."""
 
     x: ChartAxis
     y: ChartAxis
@@ -96,8 +97,8 @@ def xy_figure(
 ) -> Figure:
     """Draw x-y panels of equal height side by side, as many in a row as the page is wide enough for.
 
-    Without `keys` the legend names the series. `same_as` is the id of another figure on the page with the same curves
-    at the same pixels, which are then reused.
+    Without legend entries (`keys`), the legend names the series. `same_as` is the id of another figure on the page
+    with the same curves at the same pixels, which are then reused.
     """
     height = panels[0].height
     keys = keys or [
@@ -124,21 +125,21 @@ def small_drawing(panel: Panel, **caption: Unpack[Caption]) -> Markup:
 
 
 def up_to(last: float) -> MakeScale:
-    """Return the function that makes a linear axis from 0 to slightly more than `last`."""
+    """Return the function that makes the scale of a linear axis from 0 to slightly more than `last`."""
     return partial(svg.Scale, 0.0, last * 1.02 or 1.0)
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Return the function that makes an axis from 0, so that heights compare; logarithmic where values differ by 8
-    times or more."""
+    """Return the function that makes the scale of an axis from 0, so that heights can be compared; of a logarithmic
+    axis where values differ by 8 times or more."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
 
 
 def factor_around(values: Sequence[float], factor: float) -> MakeScale:
-    """Return the function that makes a logarithmic axis, from the smallest (positive) value / `factor` to the largest
-    × `factor`."""
+    """Return the function that makes the scale of a logarithmic axis, from the smallest (positive) value divided by
+    `factor` to the largest times `factor`."""
     return partial(svg.LogScale, min(values) / factor, max(values) * factor)
 
 
@@ -190,8 +191,8 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw the curves of a panel; the narrow drawing refers to those of the wide one, squeezed, so that they are
-    stored once."""
+    """Draw the curves of a panel. To store curves once, the narrow drawing only refers to those of the wide drawing
+    and squeezes them to its width, and both refer to the figure `same_as` where that has the same curves."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:
@@ -205,8 +206,9 @@ def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, sa
 
 
 def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw the curves of runs and their end marks by colour; all ends of one colour are a single SVG path of round
-    caps, which stay round where the narrow drawing squeezes the curves."""
+    """Draw the curves of runs, grouped by colour, with a dot at the end of each run that did not fail. All dots of
+    one colour are round line caps of a single SVG path, which stay round where the narrow drawing squeezes the
+    curves."""
     by_hue: dict[int, list[Curve]] = {}
     for curve in curves:
         if curve.points:

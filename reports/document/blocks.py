@@ -43,10 +43,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
-    """Column of a table. `is_below`: on a terminal, cells too long for the row stand on a line below the row.
+    """Column of a table. `is_below`: a terminal prints the column's cells, which are too long for a row, on lines
+    below their row.
 
-    `names_row`: the column is needed to tell rows apart, so a terminal repeats it in each part of a table that is too
-    wide for one line, as it does with every table's first column.
+    `names_row`: the column is needed to tell rows apart. Where a table is too wide for a terminal and is printed in
+    parts, each part repeats the columns that have `names_row`, and the table's first column.
     """
 
     name: str
@@ -131,8 +132,9 @@ Shown = (
     tuple[str | TableColumn | None, str | Callable[[_Item], object]]
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
-"""Specification of a table column: the column, the value of an item that it shows (a field's name, 'run.log.seed' for
-a nested one, or a function), and the function that formats the value. None in place of the column makes no column."""
+"""Specification of a table column as a tuple: the column; the value of an item that it shows, as a field's name
+('run.log.seed' for a nested field) or as a function of the item; and the function that formats the value. With None
+as the column, the table leaves it out."""
 
 
 def table_of(
@@ -144,7 +146,8 @@ def table_of(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """Return a table with one row per item. A value of None is shown as unknown, without calling its formatter."""
+    """Return a table with one row per item, and with columns by specification. A value of None is shown as unknown,
+    without calling the column's formatter."""
     shown = [(column, _shows(*how)) for column, *how in columns if column is not None]
     rows = [[show(item) for _, show in shown] for item in items]
     return text_table(
@@ -169,12 +172,12 @@ def _member(names: Sequence[str], item: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """Figure with the sentence that it supports and the table of the same values, or a note that says where the table
-    is.
+    """Figure with `lead`, the sentence that it supports, and the table of the values that it shows; where `table` is
+    None, `table_note` says which other table has them.
 
-    The heading is empty where that of the page's section is enough. `views` are further drawings of the same values,
-    by the name that a reader chooses; the first is `figure`. `series` are the colours of the figure's lines that a
-    reader may hide, with their names.
+    `heading` is empty where the heading of the page's section is enough. `views` are drawings over different
+    horizontal axes, by the name that a reader chooses; the first of them is `figure`. `series` are the colour numbers
+    and names of the lines that a reader may hide.
     """
 
     figure: Figure
@@ -188,7 +191,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiples:
-    """Small charts side by side, such as one per configuration, all on the same scales, or one per quantity."""
+    """Row of small charts side by side: one per configuration, all on the same scales, or one per quantity."""
 
     drawings: tuple[Markup, ...]
 
@@ -214,8 +217,8 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """List of named values. Styles: "numbers" are large, "rules" are codes with their rules, "codes" are set in one
-    line."""
+    """List of named values. Styles: "numbers" for key numbers in large type, "rules" for codes of rules with a text
+    each, "codes" for codes of rules one after the other on as few lines as possible."""
 
     facts: tuple[Fact, ...]
     style: Literal["", "numbers", "rules", "codes"] = ""
@@ -257,7 +260,8 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingEntry:
-    """Finding of a rule check at one place in a log or file, or alike at several places; empty texts are left out."""
+    """Finding of a rule check at one place in a log or file, or at several places where the findings are equal; texts
+    that are empty are not printed."""
 
     where: str
     what: str
@@ -276,8 +280,8 @@ class FindingEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
-    """All findings of one rule; `title` is the rule's demand, which is not met, `more` counts findings without a
-    row."""
+    """All findings of one rule. `title` says what the rule demands, and that this is not met; `more` says how many
+    further findings have no row."""
 
     id: str
     code: str

@@ -12,7 +12,8 @@ from rules.logs.text import printable
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
 NOT_MET = "not met: "
-"""Prefix of a rule's title, which is a demand, in findings; without it, the demand would read as met."""
+"""Prefix of a rule's title above the rule's findings: a title says what is demanded, and would without this prefix
+read as if the demand were met."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,12 +37,12 @@ def group_findings(
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
     count_rest: Callable[[Sequence[PlacedFinding]], str] | None = None,
 ) -> tuple[FindingGroup, ...]:
-    """Return findings in groups, one per severity and rule: errors first, rules in the order in which they were
-    judged.
+    """Return findings in groups, one per severity and rule: errors first, and rules of one severity in the order in
+    which they were judged. Findings that are equal but for their places share a row.
 
-    A group has at most `max_rows` rows, None for all; `name_places` and `name_labels` join the places and labels of
-    equal findings, `count_rest` describes findings without a row. The findings concern `num_labels` configurations or
-    other things, named by `label_noun`.
+    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings have no
+    row. `name_places` and `name_labels` join the places and the labels of the findings in a row. The findings are
+    about `num_labels` configurations, or other things that `label_noun` names.
     """
     by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):

@@ -35,7 +35,7 @@ _COMMON = {
     "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
     "Baseline": "The configuration that the others are compared with: the first, or the one asked for.",
 }
-"""Glossary entries that pages of measurements need as well as pages of training runs."""
+"""Glossary entries needed on pages of measurements and on pages of training runs alike."""
 
 
 def page_glossary(
@@ -57,7 +57,8 @@ UNVERIFIED = "Unverified: result not verified by MLCommons Association."
 PUBLISHED = "Verification by MLCommons is not known here."
 OF_BOTH = "Own results are unverified; of published ones, verification by MLCommons is not known here."
 MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "verification not known here"}
-"""Words next to a score of an official MLPerf benchmark, by its verification status (unverified or published)."""
+"""Words next to a score under the name of an official MLPerf benchmark, by the verification status of the result
+(unverified or published)."""
 UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
 UNVERIFIED_COMPARED = (
     "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
@@ -89,8 +90,8 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
 
 
 def standing_line(standings: Collection[Standing]) -> str:
-    """Return in one sentence the status of results, all of one kind; for unverified and published results together,
-    of both."""
+    """Return a sentence on the verification status of results, which all have the same status, or are a mixture of
+    unverified and published results."""
     if {"unverified", "published"} <= set(standings):
         return OF_BOTH
     lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}

@@ -31,7 +31,7 @@ class PageSection:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupView:
     """Group of comparable results (runs of one benchmark to one target, or measurements of one quantity), which share
-    tables; others are in other groups."""
+    tables; results that are not comparable are in different groups."""
 
     id: str
     heading: str

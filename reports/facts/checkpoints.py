@@ -60,8 +60,9 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Return the sums of bytes and medians of times over all checkpoints of a configuration's processes; the mean for
-    the waiting time, which is mostly zero."""
+    """Return the values of one configuration in the checkpoint study, over all checkpoints of its processes: bytes
+    written are sums, bytes to restore and on disk the largest, times medians; but the times of waiting, which are
+    mostly zero, and of restoring are means."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
@@ -92,12 +93,12 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words how many checkpoints were written, their size and how long each stalls training; how many times
-    fewer bytes are written and stored than with all rows in 32 bits, the reason for no more, and the published
-    factors.
+    """Return in words the number and size of checkpoints and how long each holds training up; how many times fewer
+    bytes they write, and take to restore, than checkpoints of all rows in 32 bits, and why not fewer; and the
+    published factors.
 
-    Capacity is the most bytes that had to be stored so that the newest checkpoint could be restored. Empty without
-    checkpoints.
+    The bytes to restore are the most that had to be stored so that the newest checkpoint could be restored. ''
+    without checkpoints.
     """
     if not rows:
         return ""
@@ -124,8 +125,8 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
 
 
 def _size_words(row: Row) -> str:
-    """Return the number, size and cost of checkpoints: '20 checkpoints of 1.2 MiB on average, each of which holds
-    training up for 23.7 ms; '."""
+    """Return in words the number and size of checkpoints, and how long each holds training up: '20 checkpoints of 1.2
+    MiB on average, each of which holds training up for 23.7 ms; '."""
     size = num_bytes(row["All written"] / row["Checkpoints"])
     which = "each of which" if row["Checkpoints"] > 1 else "which"
     told = plural(row["Checkpoints"], "checkpoint")
@@ -144,7 +145,8 @@ def _alone(row: Row) -> str:
 
 def _capacity(times_less: float) -> str:
     """Format the factor by which checkpoints save storage: '4.3 × less capacity', or '2.0 times as much capacity' for
-    a factor below 1: a base checkpoint of all rows in 32 bits and an increment take more than all rows."""
+    a factor below 1, which is possible since a base checkpoint of all rows in 32 bits and an increment together take
+    more than all rows."""
     return _times(times_less, "less capacity", "as much capacity")
 
 
@@ -167,8 +169,8 @@ def row_words(row: Row) -> str:
 
 
 def hold_against_published(rows: Sequence[Row]) -> str:
-    """Return a sentence that compares the savings of checkpoints with those published for Check-N-Run, and says what
-    limits them."""
+    """Return a sentence that compares the bytes saved by the best configuration's checkpoints with those that
+    Check-N-Run published, and names what limits the saving."""
     best = max(rows, key=lambda row: row["All, × fewer"])
     is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _LEAST_CAPACITY
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)

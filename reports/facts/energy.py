@@ -47,8 +47,8 @@ def energy_text(energy_j: float | None) -> str:
 
 
 def compare_energy(base: Result, new: Result) -> str:
-    """Return two results' energy in words, 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty
-    unless both have it."""
+    """Return two results' energy in words, 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; ''
+    unless energy and samples of both are known."""
     words = [
         f"{name} {energy_text(mean_energy_j(side))} and {1 / per_sample_j:.3g} samples/J"
         for name, side in (("base", base), ("new", new))
@@ -72,8 +72,8 @@ def source_words(energy: EnergyRecord) -> str:
 
 
 def explain_ranks(records: Iterable[RunRecord | None]) -> str:
-    """Return the remark that only rank 0's energy was measured, as earlier versions did; empty where that of all
-    ranks was."""
+    """Return the remark that the energy of runs on several ranks was measured by rank 0 alone, as by earlier versions
+    of dlrmbench; '' where no run was measured in this way."""
     alone = any(
         record is not None
         and len(record.ranks) > 1
@@ -86,7 +86,8 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
-    """Return the remark that a GPU's clock moved during measurement, with its remedy; empty where no clock moved."""
+    """Return the remark that a GPU's clock frequency changed during measurement, with the remedy; '' where none
+    changed by more than the tolerance STEADY."""
     gpus = [gpu for energy in records if energy is not None for gpu in energy.gpus]
     clocks = [(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
     moved = [clock for clock, _ in clocks if clock.lowest < STEADY * clock.highest]

@@ -1,7 +1,7 @@
 """Computes the noise of a result set: each factor's share of the spread of its times, and its detectable difference.
 
-The page, `score` and `run` show it before any comparison. Lower limits are those of verdicts: a spread is at least
-the resolution of the evaluations, and a detectable difference at least the smallest effect of interest.
+The page, `score` and `run` show it before any comparison. As in verdicts, a spread is never taken as smaller than the
+resolution of the evaluations, and a detectable difference never as smaller than the smallest effect of interest.
 """
 
 import math
@@ -28,7 +28,8 @@ _Turns = tuple[float | None, float | None, float | None]
 """Detectable difference of sets measured alternately (A/B), and the ends of its 95 % range; None where unknown."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
-"""Significance level of a test that is the only one of its family, such as that of a measurement of one quantity."""
+"""Significance level of a test that needs no correction for multiple tests, such as that of a measurement of one
+quantity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,13 +44,13 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """Detectable difference: the smallest true difference between two sets that is found with 80 % power, as a
-    fraction; for a quality, in the quality's unit.
+    """Detectable difference of two sets: the smallest true difference that is found with 80 % power, as a fraction;
+    for a quality, in the quality's unit.
 
-    `apart` is for two sets measured one after the other; `in_turns` for pairs measured alternately (A/B) with shared
-    seeds, which need equal samples to converge; None where equal seeds are not known to share anything. It lies
-    between `in_turns_low` and `in_turns_high` in 95 % of sets: few runs estimate badly how far runs that follow each
-    other differ.
+    `apart` is for two sets measured one after the other. `in_turns` is for sets measured alternately (A/B) in pairs
+    of runs with equal seeds, assumed to need equal samples to converge; it is None where it is unknown, as for a
+    quantity that equal seeds are not known to make alike. In 95 % of sets the true value of `in_turns` lies between
+    `in_turns_low` and `in_turns_high`: from few runs it is only roughly known how far successive runs differ.
     """
 
     apart: float
@@ -60,7 +61,8 @@ class Smallest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """Noise of a set with `num_runs` converged runs; a value is None where runs are too few, or logs lack a value."""
+    """Noise of a set with `num_runs` converged runs: the factors' shares of the spread of its times, and the
+    detectable differences in time and in throughput; each is None where runs are too few, or logs lack a value."""
 
     num_runs: int
     shares: Shares | None
@@ -70,7 +72,7 @@ class Noise:
 
 def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Mapping[str, float]) -> Noise:
     """Return the noise of converged runs: each factor's share of the spread of their times, and the detectable
-    difference between sets of as many runs."""
+    difference between two sets of as many runs."""
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
@@ -107,10 +109,10 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 
 
 def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
-    """Return the 95 % range of the true standard deviation, as factors of that measured from `num_runs` runs, at
-    least 2.
+    """Return the 95 % range of the true standard deviation, as factors of the standard deviation measured from
+    `num_runs` runs, at least 2.
 
-    `degrees` of freedom are one fewer than runs, unless given.
+    `degrees` are the degrees of freedom, by default one fewer than runs.
     """
     degrees = num_runs - 1 if degrees is None else degrees
     return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
@@ -119,8 +121,8 @@ def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, fl
 
 
 def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
-    """Return whether the coefficient of variation of runs' speed exceeds STEADY_SPEED, at 95 % confidence for so few
-    runs."""
+    """Return whether the coefficient of variation of runs' speed exceeds STEADY_SPEED with 95 % confidence, given the
+    number of runs that it was measured from."""
     return num_runs > 1 and spread_reach(num_runs)[0] * speed_cv > STEADY_SPEED
 
 

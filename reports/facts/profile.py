@@ -26,14 +26,15 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
-    """Return (limit, share of the step's time that is bound by it) for each limit (memory, compute …), in the order
-    of Bound."""
+    """Return, for each limit ('compute', 'memory', 'gather', 'overhead'), the limit and the share of a training
+    step's time in phases that it binds; a limit without a share is left out."""
     shares = record.step.computed.bound_shares
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 
 
 def phase_label(phase: PhaseRecord) -> str:
-    """Return the printed name of a step's phase; where the file has none, 'top mlp fwd' for top_mlp_forward."""
+    """Return the printed name of a phase of a training step: the label in the profile, or, where that has none, the
+    phase's identifier made readable, such as 'top mlp fwd' for top_mlp_forward."""
     readable = phase.phase.replace("_forward", " fwd").replace("_backward", " bwd").replace("_", " ")
     return printable(phase.label or readable, 40)
 
@@ -49,5 +50,6 @@ def operator_shapes(operator: OperatorRecord) -> str:
 
 
 def amount(value: float | None) -> float | None:
-    """Return a value between 1e-15 and 1e25, which charts can draw and divide by; None for any other."""
+    """Return the value if it is between 1e-15 and 1e25, so that charts can draw it and divide by it; None if it is
+    not."""
     return value if value is not None and 1e-15 < value < 1e25 else None

@@ -14,8 +14,8 @@ _MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedSet:
-    """Row of the table on scaling: a configuration's number of ranks (distributed processes), their exchange, and
-    geometric means over converged runs."""
+    """Row of the table on scaling: a configuration's number of ranks (distributed processes), the sharding of tables
+    and the formats in which ranks exchange data, and geometric means over converged runs."""
 
     result: Result
     num_ranks: int
@@ -26,8 +26,8 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware and all other settings of the configuration, which must be equal where ranks, threads or their
-    exchange are compared."""
+    """Hardware, and all settings but those of ranks, threads, matrix products, the exchange between ranks and the
+    global batch size: equal in configurations that are compared in ranks, threads or their exchange."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -40,7 +40,7 @@ class RankedSet:
 
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
-        """Records of bytes and times of exchange between ranks, from the committed runs that have them."""
+        """Records of the bytes and times of exchange between ranks, of those runs that recorded them."""
         return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property
@@ -91,9 +91,9 @@ def ranked_set(result: Result) -> RankedSet | None:
 
 
 def runtime_words(result: Result) -> str:
-    """Return the runtime of a set of this harness in words: 'optimized, 2 threads', or 'torchrec, 2 ranks × 256
-    samples, sharding row_wise, comm fp16, grad-comm dense, 1 thread per rank'; empty where its number of ranks is
-    unknown."""
+    """Return in words how the runs of a set of this harness were executed: 'optimized, 2 threads', or 'torchrec, 2
+    ranks × 256 samples, sharding row_wise, comm fp16, grad-comm dense, 1 thread per rank'; '' where the number of
+    ranks is unknown."""
     world = ranked_set(result)
     if world is None:
         return ""

@@ -50,7 +50,7 @@ def own_definition(result: Result) -> str | None:
 
 
 def _definition_file(result: Result) -> Path | None:
-    """Return the copy of the benchmark definition in the result set; None where there is none."""
+    """Return the path of a result set's own copy of its benchmark's definition; None where the set has no copy."""
     return result.judged.result_set.definition_file if result.judged else None
 
 

@@ -42,8 +42,8 @@ class LawData:
     eval_samples: int
 
     def why_unlike(self, other: "LawData") -> str:
-        """Return in words how the data of two scaling laws differ, which prevents comparing them, this law's value
-        first; empty if equal."""
+        """Return in words the first respect in which the data of this scaling law differ from those of `other`, so
+        that the laws must not be compared: '1,000 training samples, not 2,000'; '' for equal data."""
         if self.dataset_sha256 is None or other.dataset_sha256 is None:
             return "its dataset is not on record"
         if self.dataset_sha256 != other.dataset_sha256:
@@ -57,11 +57,12 @@ class LawData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLaw:
-    """Scaling law fitted to several sizes of a model; `why_not` is the reason where none was fitted.
+    """Scaling law fitted to several sizes of a model; where none could be fitted, `fitted` is None and `why_not` is
+    the reason.
 
-    Laws with equal `data` are on one chart; it is None where nothing was measured. `seed` is that of the bootstrap.
-    `num_beaten` counts configurations left out because another of equal training FLOP, such as one with another
-    learning rate, was better.
+    Laws with equal `data` are drawn on one chart; `data` is None where nothing was measured. `seed` is that of the
+    bootstrap. `num_beaten` is the number of configurations that were left out because another one with equal training
+    FLOP, for example with another learning rate, was better.
     """
 
     sizes: tuple[Size, ...]

@@ -1,1 +1,2 @@
-"""Presentation of single kinds of measurement and study on terminal and page; each module is named after its kind."""
+"""Presentation of single kinds of measurement and study on terminal and page, in a module named after each kind; the
+module `details` defines what they may present."""

@@ -1,9 +1,9 @@
 """Defines what a kind of measurement or study may show in addition to the common parts of output; all of it is
 optional.
 
-The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons, a
-page and files. Further presentation is the DETAILS of a module in this package that is named after the kind, or of an
-extension.
+To be shown in a table, a chart of every process, comparisons, a page and files, a kind of measurement needs only its
+record type, whose `Measure` describes the compared quantity. Further presentation is the constant DETAILS of a module
+in this package that is named after the kind, or of an extension.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,15 +25,19 @@ Lines = Sequence[tuple[str, str]]
 class Details:
     """Additional presentation of one kind of measurement or study.
 
-    `lines` are a result's named values for a terminal. `columns` follow the compared quantity in a page's table of
-    several results, in place of means of the other recorded quantities. `blocks` are shown below the table, with ids
-    that begin with the given one; `hidden` are the recorded values that the table then leaves out. `answer` is the
-    title of a page of this kind alone. `terms` are entries of the glossary. `chart` draws a table of a study, with
-    the given id. `modelled` names the devices that a study models where they are not the host's; empty where the
-    study does not name them. The first `num_leading` findings of a study stand before its first chart and table, the
-    others below; None: all before. `following` are options for `versus`, with the purpose, for the next comparison to
-    make after one result; None where there is none. With `is_answer`, the results on the study's page were measured
-    for the study: its title is that of their page, and its sections come first.
+    For measurements: `lines` makes a result's named values for a terminal. `columns` follow the compared quantity in
+    a page's table of results, in place of the means of the other recorded quantities; of these, `hidden` are left
+    out. `blocks` makes the blocks below the table, with ids that begin with the given id. `answer` makes the title of
+    a page that has only this kind. `following` returns the options of `versus` for the comparison to make next after
+    a single result, and its purpose; None where there is none to make.
+
+    For studies: `chart` draws a table of the study, with the given id. `modelled` names the devices that the study
+    models in place of those of the machine that computed it; '' where the study does not name them. The first
+    `num_leading` findings of the study stand before its first chart and table, the others below; if None, all stand
+    before. With `is_answer`, the other results on the page were measured for the study: its title becomes that of the
+    page, and its sections come first.
+
+    `terms` are entries of the glossary.
     """
 
     lines: Callable[[Result], Lines] | None = None

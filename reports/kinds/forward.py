@@ -17,8 +17,8 @@ WHOLE = "whole batch"
 
 
 def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw every part of every batch size of an inference study in a roofline chart; None without ceilings or
-    parts."""
+    """Draw in a roofline chart every part of a batch, at every batch size, of an inference study; None where the
+    study has no ceilings or no parts."""
     best, memory, cache = (find_parameter(study, name) for name in CEILINGS)
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:

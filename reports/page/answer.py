@@ -28,7 +28,8 @@ BATCH_SIZE = "train.global_batch_size"
 _OUTCOMES: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "not judged", "invalid")
 """Outcomes of the rules' verdicts, in the order in which a page's title counts them."""
 BATCH_COST = "; another batch may take more samples"
-"""Caveat that a title adds to a speed measured without a target, where configurations differ in batch size."""
+"""Caveat that a title adds to a speed measured without a target, where configurations differ in batch size: a larger
+batch may be faster, and yet take more samples to reach a target."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
@@ -56,9 +57,12 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return the scores of two results under an official MLPerf name in their order, or the least and the largest of
-    more, with the mark that MLCommons' guidelines demand: ', in 5.050 min (a) and 3.330 min (b), verification not
-    known here'; '' where a result has no score."""
+    """Return the scores of results under an official MLPerf name, of two results both, of more the least and the
+    largest, with the mark that MLCommons' guidelines demand beside published results: ', in 5.050 min (a) and 3.330
+    min (b), verification not known here'.
+
+    INVALID results are left out; '' unless all others, at least two, have a score.
+    """
     accepted = [result for result in group if result.outcome != "invalid"]
     times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
     if len(times) < max(2, len(accepted)):
@@ -72,8 +76,12 @@ def _scores_words(group: Sequence[Result]) -> str:
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return the rules' verdicts on result sets to end a title: '; INVALID: a, b' where some results are of own
-    benchmarks or not judged, else ': both VALID by the rules', ': 1 VALID, 1 INVALID here by CA101'."""
+    """Return the rules' verdicts on result sets as the end of a title: ': both VALID by the rules', ': 1 VALID, 1
+    INVALID here by CA101'.
+
+    Where the benchmark of a set is not MLPerf's, or a set was not judged, only INVALID sets are named: '; INVALID: a,
+    b'; '' where there are none.
+    """
     by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
     for result in sets:
         by_outcome.setdefault(result.outcome, []).append(result)
@@ -92,8 +100,8 @@ def judged_words(sets: Sequence[Result]) -> str:
 
 
 def _label_names(labels: Sequence[str]) -> str:
-    """Return configurations' labels joined; labels 'key=value' of one key name the key once: 'batch_size=256,
-    512'."""
+    """Return configurations' labels joined; where all have the form 'key=value' with the same key, the key is named
+    once: 'batch_size=256, 512'."""
     key, equals, _ = labels[0].partition("=")
     values = [label.removeprefix(f"{key}=") for label in labels]
     is_one_key = bool(equals) and len(labels) > 1 and not any("=" in value for value in values)
@@ -131,8 +139,8 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
-    """Return a result's score in seconds; where no configuration has a score, the geometric mean time of the runs
-    that reached the target."""
+    """Return the time in seconds by which a result is ranked among the results `accepted`: its score, if any of these
+    has a score, else the geometric mean time of its runs that reached the target."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -156,7 +164,8 @@ def answer_measured(group: Sequence[Result]) -> str:
 
 
 def answer_sweep(sweep: SweepFacts) -> str:
-    """Return a sentence that names the fastest, or the best, configuration of a sweep; '' without two to compare."""
+    """Return a sentence that names the fastest, or the best, configuration of a sweep; '' where fewer than two
+    configurations can be compared."""
     if sweep.pair is not None:
         base, new, comparison = sweep.pair
         if found := _of_two((base, new), comparison, "trains" if sweep.is_of_runs else "is"):
@@ -172,8 +181,8 @@ def answer_sweep(sweep: SweepFacts) -> str:
 
 
 def _threads_of(sweep: SweepFacts) -> str:
-    """Return '; with 1 to 2 threads' where a sweep's configurations differ in threads although it does not vary them;
-    else ''."""
+    """Return '; with 1 to 2 threads' where a sweep's configurations ran with different numbers of threads, although
+    the number of threads is not a varied setting; else ''."""
     asked = [row.result.asked for row in sweep.rows if row.result is not None]
     threads = sorted({each.num_threads for each in asked if each is not None})
     if len(threads) < 2 or THREADS in dict(sweep.axes):
@@ -182,8 +191,8 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return a sentence that names the best of many results; `is_of_batches`: batch sizes differ, and no target was
-    set."""
+    """Return a sentence that names the best of several configurations, `found`, and those not shown to differ from
+    it. With `is_of_batches`, batch sizes differ and nothing was trained to a target, so a caveat is added."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -238,8 +247,9 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Return in words what else differs in the faster of two configurations: threads (possibly chosen by timing) and
-    batch size."""
+    """Return words to end the sentence that one configuration is faster than another: their numbers of threads, where
+    these and other settings differ, and the caveat that another batch may take more samples, where batch sizes differ
+    and nothing was trained to a target; '' where neither applies."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -267,8 +277,8 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """Return the names of two compared results: the value of the one setting that differs, where a result's only name
-    is its place in a pair ('base', 'new').
+    """Return the names of two compared results: their labels. Where a label only says the result's place in a pair
+    ('base', 'new') and the two differ in one setting, the result's value of the setting is its name.
 
     A result that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
     """

@@ -28,13 +28,14 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportContent:
-    """Contents of a report: results, sweeps, profiles, studies. A sweep's measurements are in the sweep."""
+    """Contents of a report: results, sweeps, profiles, studies. Measurements (other than runs to a target) that a
+    sweep made are in `sweeps` only, not in `results`."""
 
     results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     profile_sets: Sequence[RunSetRecord] = ()
-    """Records of the run sets that the profiles are in, as far as they exist."""
+    """Records of the run sets in which the profiles were made; a run set without a readable record has none here."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Result sets of MLPerf benchmarks that dlrmbench does not judge; the page counts and does not show them."""
@@ -69,10 +70,18 @@ def gather_everything(
     reference: str | None = None,
     ruleset: str | None = None,
 ) -> ReportContent:
-    """Read and judge, once, all results at or below `paths`; the arguments are those of `gather`. Recorded
-    checkpoints make a study, which with `mtbf_s` (mean time between failures) recommends an interval between
-    checkpoints. Comparable results of the reference system named `reference` come last. Raises InputError where there
-    is nothing to read, ReferenceSystemError as `with_alike` does."""
+    """Read and judge, once, all results at or below `paths`.
+
+    Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
+    verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
+    judge by. Recorded checkpoints make a study, which with `mtbf_s` (mean time between failures) recommends an
+    interval between checkpoints. `reference` names a reference system, whose comparable results come last, or the
+    published MLPerf results, whose table is then among the contents.
+
+    Raises InputError where there is nothing to read; ReferenceSystemError for a reference system that is unknown or
+    has no comparable result, and for results that must not be ranked among published ones, as their benchmark is not
+    MLPerf's.
+    """
     table = asked_table(reference)
     reference = None if table is not None else reference
     places = (*paths, *(() if reference is None else (find_system(reference),)))
@@ -130,7 +139,7 @@ def gather_everything(
 
 
 def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Return the (folder, kind) of each measurement, once, that is in no sweep; a sweep's own table shows its
-    results."""
+    """Return those measurements in `found`, as (folder, kind) and each once, that are in none of the folders
+    `sweeps`: a sweep's own table shows the measurements in its folder."""
     distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
     return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

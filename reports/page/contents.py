@@ -69,8 +69,8 @@ class ResultGroup(NamedTuple):
 
 
 class PagePart(NamedTuple):
-    """Section of the page by specification: the kinds of results that it is shown for, and the function that makes it
-    for a group."""
+    """Specification of a section of the page: the kinds of results that it is shown for, and the function that makes
+    it for a group of results, or returns None where the group has nothing to show."""
 
     kinds: Collection[str]
     make: Callable[[ResultGroup], PageSection | None]
@@ -127,8 +127,8 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Return a section shortened for a one-sheet page: one chart without its table of values, and no notes unless it
-    `has_notes`."""
+    """Return a section shortened for a one-sheet page: only its first chart, without the table of the chart's values,
+    and notes only with `has_notes`."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
         section,
@@ -162,8 +162,8 @@ def _made(group: ResultGroup, sections: Sequence[PagePart]) -> tuple[PageSection
 
 
 def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section that shows all runs as dots; for published scores also their intervals, raw and
-    RCP-normalised."""
+    """Return the section that shows every run as a dot; for several configurations of an official benchmark that have
+    an Olympic mean, also a chart of the intervals of their times, raw and RCP-normalised. None without a run."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
     if chart is None:

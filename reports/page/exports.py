@@ -24,7 +24,8 @@ from reports.tables.rows import document_of
 
 
 def export_json(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """Return all tables as JSON: per configuration its rows, and the measurements; null means unknown."""
+    """Return all tables of results as JSON: each configuration with its runs, and the processes of measurements; null
+    means unknown."""
     return json_text(with_measured(describe_sets(sets), measured, sets))
 
 
@@ -46,8 +47,8 @@ def read_documents(
 
 
 def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """Return results as CSV with one row per run, or per process of measurements without runs. Text that a
-    spreadsheet would run as a formula gets a leading apostrophe."""
+    """Return results as CSV with one row per run; without runs, with one row per process of the measurements. Text
+    that a spreadsheet would run as a formula gets a leading apostrophe."""
     from reports.tables.frames import document_csv  # imported here, since the page needs no pandas
 
     return document_csv(with_measured(document_of(sets), measured, sets))

@@ -38,8 +38,8 @@ class Provenance:
     """Provenance of one result, sweep or study: machine, command, code, date; a member is empty where no record has
     it.
 
-    `moments_ms` are the times at which it was begun, in ms since 1970, UTC. `origins` say, of a study that timed
-    nothing, where its numbers come from.
+    `moments_ms` are the times, in ms since 1970, UTC, at which the result's runs or the study were started. `origins`
+    are, for a study, the ways in which numbers of its tables were made other than by measurement, such as 'modelled'.
     """
 
     machine: str = ""
@@ -69,8 +69,8 @@ def provenance_of_result(result: Result) -> Provenance:
 
 
 def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Provenance:
-    """Return the provenance of a profile (machine, command, code, date) from its run set's record; `profiles` are all
-    on the page."""
+    """Return the provenance of a profile (machine, command, code, date) from its run set's record; the load of the
+    system is that during all `profiles` on the page."""
     moment = epoch_ms(record.created_utc)
     return Provenance(
         machine=_with_numbers(processor_words(record.system.fields) or printable(record.system.name, 60), record),
@@ -152,8 +152,9 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 
 
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
-    """Return the rows of a page's head from provenances: machines, dates, commands, code and noise, each once, and
-    the configurations' differences (`differing`)."""
+    """Return the rows of a page's head, from the provenance of each result, profile and study: machine, date,
+    command, code and noise, equal ones once. `differing` says how the configurations differ. A last row names what is
+    not on record."""
     made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
@@ -175,8 +176,9 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 
 def differing_words(content: ReportContent) -> str:
-    """Return in words how a page's configurations differ: settings of two configurations, varied settings of sweeps,
-    else the differing keys; for a lone configuration, that there is none to differ from."""
+    """Return in words how a page's configurations differ: for sweeps, the varied settings with their values; for two
+    configurations, also two per benchmark, the changed settings; for more, the names of settings with several values;
+    for a lone one, 'nothing: one configuration'."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -243,8 +245,8 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """Return in words what may have disturbed the page's measurements; '' where unknown; where nothing was timed,
-    that the command reproduces the same numbers."""
+    """Return in words what may have disturbed the page's measurements; for studies that timed nothing, a sentence
+    that their command gives the same numbers again; '' where neither is known."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())

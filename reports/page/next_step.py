@@ -68,8 +68,9 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
 
 
 def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
-    """Return the suggested next command after a sweep, with its purpose: more runs where verdicts lack them, training
-    to the target after throughput, or one page."""
+    """Return the suggested next command after a sweep, with its purpose: list broken rules, find what makes the
+    machine noisy, make the runs that verdicts lack, train to the target after throughput, or show one page. None
+    where the sweep has no record."""
     sides = [row.result for row in sweep.rows if row.result is not None and row.result.place is not None]
     group = group_of(sides[0].place) if len(sides) > 1 else None
     if group is None or not isinstance(group.record, ExperimentRecord):
@@ -94,8 +95,9 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
 
 
 def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
-    """Return the command that trains a sweep over batch sizes to the target; '' where there is no target, where other
-    keys of the problem are varied or set, and for a sweep that was not made from the command line."""
+    """Return the command that trains the configurations of a sweep over batch sizes to the target. '' where the
+    benchmark has no target, where the batch size is not the only varied or changed setting besides those of the
+    runtime, and for a sweep that was not made from the command line."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -123,8 +125,9 @@ def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, s
 
 
 def _after_one(result: Result) -> tuple[str, str] | None:
-    """Return the suggested next command after one result, with its purpose: list broken rules, make missing runs, or
-    compare."""
+    """Return the suggested next command after one result, with its purpose: list broken rules, find what makes the
+    machine noisy, make the runs that a score or verdict lacks, or compare with another configuration; None where no
+    comparison suggests itself."""
     assert result.place is not None and result.asked is not None
     place, record = _from_here(result.place), result.asked
     if result.outcome == "invalid":

@@ -55,9 +55,9 @@ def build_page(
     """Return the contents of the whole HTML page; `data` is the page's data as JSON for programs, already safe to
     embed.
 
-    In its group, every other result is compared with `baseline`; in other groups with the first result as read.
-    `order` is the order of configurations in a group. A page that `is_brief` has only what a decision needs. A page
-    may consist of sweeps, profiles, measurements or studies only.
+    The results of each group are compared with `baseline` where it is in the group, else with the first of the group
+    as read. `order` is the order of configurations in a group. A page that `is_brief` has only what a decision needs.
+    A page may consist of sweeps, profiles, measurements or studies only.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -107,9 +107,9 @@ def build_page(
 def other_sections(
     gathered: ReportContent, *, has_step: bool = True
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
-    """Return the page's sections on sweeps with their scaling laws, on profiles, and on studies.
+    """Return the page's sections on sweeps with their scaling laws, on profiles, and on studies (each with its kind).
 
-    Without `has_step` the studies do not suggest a next command.
+    Without `has_step` the findings of studies leave out the next command, for a page whose head suggests one.
     """
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
@@ -122,8 +122,8 @@ def other_sections(
 
 
 def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
-    """Yield each sweep's section, then those on its measurements; with several sweeps, each section names its
-    sweep."""
+    """Yield the section of each sweep, and after it the sections on the sweep's measurements, which name the sweep
+    where there are several."""
     names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
     for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
         yield section
@@ -141,7 +141,8 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _whole_of(place: Path) -> Path:
-    """Return the folder of the search that made the pair in which `place` is, else the folder that the set is in."""
+    """Return the folder of all results that were made together with the run set at `place`: the folder that contains
+    the set, or the search's where a hyperparameter search made the set's pair."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 
@@ -152,9 +153,12 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """Return the title of the page: the answer of its comparison, or the title of the study where all results were
-    measured for one study. Without runs to a target the title comes from the kind of measurement, else it counts the
-    contents."""
+    """Return the title of the page: the answer of its comparison, a sentence on its only result, or the title of the
+    study where all results were measured for one study.
+
+    Without runs to a target, the title is the answer of the page's measurements, sweep or profile; where there is no
+    single answer, it counts the contents.
+    """
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
     if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
@@ -186,8 +190,8 @@ def _headline(
 
 
 def _unfinished(results: Sequence[Result]) -> str:
-    """Return how many of the runs that a command asked for are finished, and the command that continues; '' where all
-    are finished."""
+    """Return words to end the title of a page on the results of one command that is not finished: how many of the
+    runs it asked for are finished, and the command that continues; '' for all other pages."""
     places = {result.place.parent for result in results if result.place is not None}
     if len(results) < 2 or len(places) != 1:
         return ""
@@ -206,8 +210,8 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Return the kind of page, such as 'training to a quality target', by the strongest evidence among its
-    results."""
+    """Return the kind of page, such as 'training to a quality target'. On a page of mixed contents, runs to a target
+    decide it; without these, measurements; without these, profiles; and last, studies."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
@@ -255,7 +259,7 @@ def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ..
     """Return results in groups of one problem, in the order given: measurements of one quantity, or runs of one
     benchmark to one target.
 
-    Official MLPerf benchmarks and own benchmarks never share a group.
+    Official MLPerf benchmarks and other benchmarks never share a group.
     """
     groups: list[list[Result]] = []
     firsts: list[dict[object, Result]] = []  # per group, a result of each problem: few problems
@@ -322,8 +326,8 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Return a group's contents; lists omit sentences such as 'new: …' that the answer at the top of the page
-    (`said`) already has."""
+    """Return a group's contents without the sentences that the page has already: an item such as 'new: …' is left out
+    of a list where its text after the colon is part of one of the sentences `said` at the top of the page."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)

@@ -77,9 +77,9 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """Return the page's embedded data for programs: the table row of every configuration shown in detail, with the
-    rows of its runs as a list per quantity, or as one value where all runs have the same; the rows of the other
-    configurations likewise, and studies whole.
+    """Return the data that the page embeds for programs: for every configuration that is shown in detail its table
+    row and its runs, for all other configurations their rows, and whole studies. The runs of a configuration, and the
+    rows of the other configurations, are stored as a list per quantity, or as a single value where all are equal.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
     already and a second copy would be large; `report --format json` has everything.
@@ -127,9 +127,9 @@ def write_whole(output: Path, text: str) -> Path:
 
 
 def write_unnamed(output: Path, text: str) -> Path:
-    """Write text as a whole to a file that no user named: a link or a pipe of that name may be a stranger's, and is
-    replaced. Returns the path. Raises OSError where the file cannot be written, such as where a folder has its
-    name."""
+    """Write text as a whole to a file that no user named. A link or a pipe of that name is replaced, since anyone may
+    have put it there. Returns the path. Raises OSError where the file cannot be written, such as where a folder has
+    its name."""
     with replace_file(output) as draft:
         write_new(draft, text, errors="backslashreplace")
     return output

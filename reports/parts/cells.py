@@ -10,19 +10,19 @@ from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
 ALL_EQUAL = 1e-9
-"""Coefficient of variation below which a grid's values count as all equal, since floating-point rounding explains
-it."""
+"""Coefficient of variation below which values count as all equal, since so small a variation is explained by
+floating-point rounding."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """Return a table cell with the number to sort by, for a text that does not sort by itself because its unit
-    varies."""
+    """Return a table cell that shows `text` and is sorted by `value`, for a column in which texts give no order,
+    because their unit varies."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
 
 
 def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:
-    """Return a function that makes a sortable cell from a number, for a column whose texts do not sort by
-    themselves."""
+    """Return the function that makes a table cell from a number: `form` formats the number, by which the cell is
+    sorted, for a column in which texts give no order."""
     return lambda value: sorted_cell(form(value), value)
 
 
@@ -52,8 +52,12 @@ def mean_columns(
     interval: tuple[str, str],
     is_narrow: bool,
 ) -> list[Shown[Any]]:
-    """Return two table columns for a quantity, its geometric means and their intervals, or a narrow column of
-    both."""
+    """Return the table columns of a quantity: one with its geometric means and one with their intervals, or, if
+    `is_narrow`, a single column with each interval below its mean.
+
+    The field `member` of a row's item is the summary with both; `interval` is the name of the intervals and their
+    unit.
+    """
     name, unit = interval
     if not is_narrow:
         below = numeric(f"{name}, {unit}", "of that mean")

@@ -18,9 +18,10 @@ def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
     """Return the cost to train, derived: the measured Olympic mean time in seconds times the price per hour, in the
-    price's currency.
+    price's currency; None where either is unknown, or where so many runs did not converge that the mean is infinite.
 
-    The mean time is not the score: an RCP factor normalises times to compare them, but nobody pays for added minutes.
+    The score is not used in place of the mean time: an RCP factor lengthens it to make scores comparable, but nobody
+    pays for the added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None
@@ -28,8 +29,8 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
 
 
 def cost_text(cost: float | None) -> str:
-    """Format a cost with four significant digits: runs may cost a thousandth of a currency unit or a thousand
-    units."""
+    """Format a cost with four significant digits, and from 10,000 on as a whole number: runs may cost a thousandth of
+    a currency unit or a thousand units."""
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
@@ -54,8 +55,8 @@ def energy_fact(result: Result) -> Fact | None:
 
 
 def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield table columns of energy, per run or process and per sample; each only where some configuration has a
-    value."""
+    """Yield two table columns, mean energy per run or process and samples per joule; none where no configuration's
+    energy was measured."""
     if any(mean_energy_j(result) is not None for result in group):
         each = "run" if group[0].is_logged else "process"
         yield numeric("Energy", f"measured; mean per {each}"), _energy_cell

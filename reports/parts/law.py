@@ -69,8 +69,8 @@ def chosen_words(law: ScalingLaw) -> str:
 
 
 def _gain_words(fitted: PowerLaw) -> str:
-    """Return the gain over a scaling law's range: 'from 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 %
-    interval 0.0690 – 0.0700, …)'."""
+    """Return in words by how much the fitted normalised entropy falls over the range of training FLOP of a scaling
+    law: 'from 4e+09 to 5e+10 FLOP normalised entropy falls by 0.0695 (95 % interval 0.0690 – 0.0700, …)'."""
     gain = fitted.gain_interval
     ends = f" (95 % interval {interval(f'{gain.low:.4f}', f'{gain.high:.4f}')}, by pairs of seeds)" if gain else ""
     return f"from {fitted.low:.2g} to {fitted.high:.2g} FLOP normalised entropy falls by {fitted.gain:.4f}{ends}"

@@ -8,9 +8,9 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Least differences from the median of the other runs at which a run that lies beyond all of them is called
-different: in load and other work (as a share of the CPUs), in clock (as a share of the median) and in temperature (in
-degrees)."""
+"""Smallest differences that are reported for a run that lies outside the range of all other runs, measured from the
+median of these: in load and in other programs' work (as a share of the CPUs), in clock frequency (as a share of the
+median) and in temperature (in degrees)."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
@@ -100,8 +100,9 @@ def _apart(
     words: str,
     number: Callable[[float], str],
 ) -> str | None:
-    """Return 'value (range of the others)' if a process's value lies beyond all others' and at least `least` from
-    their median; else None."""
+    """Return the text `words` with a process's value in it and the range of the other processes' values in brackets;
+    None unless the value lies outside that range, and at least `least` (if None, a share of the median) from its
+    median."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

@@ -22,12 +22,13 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "B": num_bytes,
 }
 _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
-"""Formats of values by unit, for table columns whose head names the unit: all digits before the point are shown."""
+"""Formats of values by unit, for table columns whose title has the unit: without the unit, and without an SI prefix,
+so that all digits before the decimal point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a sweep's kind of measurement compares; None for sweeps of runs to a target, and of
-    factors of their time such as throughput."""
+    """Return the quantity that a sweep's kind of measurement compares; None for a sweep of runs to a target, and of a
+    factor of their time such as throughput, whose table has columns of its own."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -52,8 +53,8 @@ def mean_name(measure: Measure) -> str:
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """Return table columns of a measurement's compared quantity with its interval, then of the means of its other
-    recorded values."""
+    """Return the table columns of a measurement: its compared quantity with the interval, then the means of the other
+    recorded values that are not `hidden`. If `is_narrow`, the interval is below the mean, not in a column."""
     main, others = Column(member="", title=measure.name, unit=measure.unit), []
     for column in measure.columns:
         if column.member == measure.value:
@@ -92,8 +93,8 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """Format a measured value for a table column, without its unit where the column's title ends with it:
-    'Queries/s'."""
+    """Format a measured value for a table column, without its unit where the column's title ends with the unit, as
+    'Queries/s' does."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
         return text
@@ -101,7 +102,8 @@ def _in_column(value: float | None, column: Column) -> str:
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
-    """Return the notes printed with the table of a sweep of measurements."""
+    """Return the notes printed with the table of a sweep of measurements: how verdicts were reached, each
+    configuration's comparison in a sentence, and the failed configurations."""
     name = measure.name
     notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
@@ -114,8 +116,9 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """Return the means of one measurement as plain values, None each without a result; empty where `measure` is
-    None."""
+    """Return the mean of every recorded value of one measurement, and the interval of the compared one, as plain
+    values for JSON and CSV: None where there is no result. Empty where `measure` is None, for kinds with values of
+    their own."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -27,11 +27,11 @@ def size_text(fraction: float | None) -> str:
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """Return a set's detectable differences: '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is
-    usual (80 % power)'.
+    """Return in words the detectable difference between a result set and a later one, and between sets measured
+    alternately (A/B): '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'.
 
-    Runs made alternately (A/B) are only as quiet as the set's own runs were: where noise comes and goes, another hour
-    may need a larger difference.
+    Runs made alternately are only as quiet as the set's own runs were: where noise comes and goes, another hour may
+    need a larger difference.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
@@ -47,8 +47,9 @@ def turns_text(smallest: Smallest) -> str:
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """Return the coefficient of variation of `number` runs with its 95 % range, '3.0 % (95 %: 1.8 – 8.6 %)'; where
-    all values are equal on a grid with this `step`, words that it is below one evaluation.
+    """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'. Where
+    all values are equal, say so: 'below one evaluation (2.0 %)' if the values are multiples of a step, `step` as a
+    fraction of their mean, else 'none: all equal'.
 
     The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
     in half of cases.
@@ -79,11 +80,11 @@ def outlier_words(result: Result) -> str | None:
 
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
-    """Return the remark on a set measured on a noisy machine: '; noisy machine: run 3 (seed 17) at 0.65× the speed of
-    the others', or that the speed varied between runs.
+    """Return the remark that a set was measured on a noisy machine: '; noisy machine: run 3 (seed 17) at 0.65× the
+    speed of the others', from the words `outlier`, or else that the speed varied between runs.
 
-    The speed is said to vary if its CV exceeds STEADY_SPEED at 95 % confidence for the number of runs. '' for a
-    steady set.
+    The speed is said to vary if its coefficient of variation exceeds STEADY_SPEED at 95 % confidence for the number
+    of runs. '' where neither holds.
     """
     if outlier:
         return f"; noisy machine: {outlier}"
@@ -93,8 +94,8 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
-    """Return the assumptions behind the detectable differences of sets of `num_runs` runs, with their drift
-    tolerances."""
+    """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
+    the drifts of speed that are allowed for against later sets."""
     return (
         f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
         f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
@@ -106,8 +107,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
 
 
 def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
-    """Return the assumptions behind a measurement's detectable differences, or the words that its processes are too
-    few."""
+    """Return in words the assumptions behind a measurement's detectable differences, or, for too few processes, how
+    many a verdict takes."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
@@ -125,8 +126,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
-    """Return in words the drift of speed assumed against a set measured at another time, and the source of that
-    number."""
+    """Return in words the drift of speed that is assumed between a set and a later set, and whether repeated sets
+    showed this drift or it is a default."""
     assumed = f"{percent(ASSUMED_DRIFT, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
@@ -147,8 +148,8 @@ def _statistics(number: int, what: str) -> str:
 
 
 def shares_words(shares: Shares) -> str:
-    """Return the factors' shares of the spread of times: '96 % convergence, 3 % speed, 1 % evaluation and overhead';
-    'less 2 % …' for a factor that offsets the others."""
+    """Return in words the factors' shares of the spread of times: '96 % convergence, 3 % speed, 1 % evaluation and
+    overhead'; a factor that offsets the others has a negative share and is named after 'less'."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),

@@ -100,8 +100,8 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
-    """Return a function that formats positive values of a profile, which charts can draw; all others are shown as
-    missing."""
+    """Return the function that formats a number in a profile by `form`, but as missing if the number is not positive,
+    or too small or too large for charts to draw."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
@@ -114,8 +114,8 @@ def _giga(rate: float) -> str:
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
-    """Return the table of a training step's time as measured, and at each of its limits (matrix products alone, all
-    phases …)."""
+    """Return the table of a training step's speed in samples/s: as measured, and computed for each of its limits
+    (matrix products alone, all phases …), with the share of that limit that the measured step reached."""
     step, limits = record.step.measured, record.step.computed.limits
     fastest_s = amount(step.fastest_step_s)
     fastest = record.global_batch_size / fastest_s if fastest_s else None
@@ -164,7 +164,8 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
-    """Return the best and the median of a measured rate's trials, and the interquartile range, as text."""
+    """Return as texts the best and the median of a measured rate's trials, and the trials' interquartile range as a
+    share of the median."""
     if rate is None:
         return MISSING, MISSING, MISSING
     return per_second(rate.best, unit), per_second(rate.median, unit), percent(rate.spread)

@@ -1,5 +1,5 @@
-"""Makes scores with the factors of their time: as values, and as named values that the page and the terminal
-print."""
+"""Makes the documents of scores, with the factors of their times, and from a document the named values that the page
+and the terminal print."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the printed value in epochs that repeats, in another unit, a value in samples."""
+"""Name of the printed value that repeats the samples to converge in epochs."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -51,20 +51,21 @@ _VERIFICATION: dict[Standing, str | None] = {
 
 
 def describe_score(result: Result) -> ScoreRecord:
-    """Return the document of one set's score, made as `describe_scores` does for several sets."""
+    """Return the document of the score of one result set: the set's row of the tables, and values that only a score
+    has."""
     (record,) = describe_scores([result])
     return record
 
 
 def describe_scores(sets: Sequence[Result]) -> tuple[ScoreRecord, ...]:
-    """Return the document of each set's score: the set's row of the tables, and values that only a score has; with
-    the cost to train where a price is known."""
+    """Return, for each result set, the document of its score: the set's row of the tables, and values that only a
+    score has; with the cost to train where a price is known."""
     rows = describe_sets(sets).configurations
     return tuple(_describe(result, row) for result, row in zip(sets, rows, strict=True))
 
 
 def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
-    """Make the result of each judged set (one with the rules' verdict), under distinct labels."""
+    """Make a result, under a distinct label, from each result set that the rules have judged."""
     labels = unique_labels([found.result_set for found in judged])
     return [
         make_result(index, label, found, read_set_records(found.result_set, found.files))
@@ -73,8 +74,8 @@ def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
 
 
 def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
-    """Return the documents of judged sets' scores, as `describe_scores` does; a price per hour of the system adds the
-    cost to train."""
+    """Return the document of the score of each result set that the rules have judged; the price of the system per
+    hour adds the cost to train."""
     sets = results_of_sets(judged)
     return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
 
@@ -118,15 +119,15 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """Return the interpolated samples to converge of each run; [] where a run's curve never crosses the target, since
-    the other runs would be a selection."""
+    """Return the interpolated samples to converge of each run; [] where the curve of some run never crosses the
+    target, since leaving that run out would bias the mean."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return two fields of a score's document for a factor of the time: the geometric mean over runs and the
-    coefficient of variation."""
+    """Return two fields of a score's document for one factor of the time: `name`, the geometric mean of the runs'
+    values, and `spread` with the ending '_cv', their coefficient of variation; empty without a value."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
@@ -143,7 +144,8 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as a time to train, in `unit` or a unit chosen for it, with the name of its mean."""
+    """Return the score as a time to train, in `unit` or in a unit chosen for the time; without a score, the mean time
+    of the runs that met the target, with the reason why there is no score."""
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
@@ -184,7 +186,8 @@ def _score(record: ScoreRecord) -> str:
 
 
 def record_disturbed(record: ScoreRecord) -> str:
-    """Return the remark on a noisy machine (`disturbed_words`) for the set that a score's document describes."""
+    """Return the remark on a noisy machine for the set that a score's document describes: '; noisy machine: …'; ''
+    for a set that was measured on a quiet machine."""
     return disturbed_words(record.speed_cv, record.num_converged or 0, record.outlier)
 
 
@@ -225,8 +228,9 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Return a function that formats a factor of the time: its geometric mean over runs, and its spread on a grid of
-    `step`."""
+    """Return the function that makes the printed value of a factor of the time from a score's document: the geometric
+    mean over runs, with the coefficient of variation. Where the factor can only be a multiple of a step, the field
+    `step` has that step."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)

@@ -66,9 +66,11 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def split_step(finding: str) -> tuple[str, Fact | None]:
-    """Split off the sentence 'Next, …: dlrmbench …' that ends a finding: return the rest, and the next command as a
-    row for a page's head; the whole finding and None where it has no such sentence, or where the command is too long
-    for a head."""
+    """Split a finding of a study into its text and the next command that its last sentence suggests ('Next, to see
+    more: dlrmbench report …'), as a row for a page's head.
+
+    The whole finding and None are returned where it suggests no command, or one that is too long for a head.
+    """
     found = _STEP.search(finding)
     if found is None or len(found[0]) > _MAX_COMMAND:
         return finding, None
@@ -105,8 +107,8 @@ def study_table(table: StudyTable) -> Table:
 
 
 def without_empty_columns(table: StudyTable) -> StudyTable:
-    """Return a table of a study (a computed or measured analysis) without columns that are empty in all rows; one
-    without rows unchanged."""
+    """Return a table of a study (a computed or measured analysis) without those columns that are empty in all rows; a
+    table that has no rows is returned unchanged."""
     columns = range(len(table.columns))
     kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
     if not kept:
@@ -120,8 +122,8 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 
 def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
-    """Return the cells of one column of a study's table; times are in the unit `seconds`, or in one chosen for the
-    column where that is None."""
+    """Return the cells of one column of a study's table. Times are in the unit `seconds`; where that is None, in a
+    unit chosen for the column."""
     is_head = column.unit is not None and column.unit == column.name.lower()
     amounts = [value for value in values if is_amount(value)]
     number = significant if is_head else _number_format(column.unit, amounts, seconds)
@@ -135,8 +137,9 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """Return the function that formats a column's numbers: with one SI prefix, that of the largest value; for times
-    in the `shared` unit."""
+    """Return the function that formats all numbers of a column by its unit: times in one time unit (`shared` if
+    given), bytes with one binary prefix, shares in percent, other units with one SI prefix, that of the largest
+    value; numbers without a unit as they are."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -157,8 +160,8 @@ def _number_format(
 
 
 def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> Callable[[float], str]:
-    """Return the function that formats a column's times in seconds, with one unit; no time above 0 may be below
-    `_LEAST_S`."""
+    """Return the function that formats a column's times, given in seconds, all in one unit; `values` must have no
+    time between 0 and `_LEAST_S`."""
     if _are_near(values):
         return _near_seconds(values, shared).text
     seconds = shared or time_unit(values)
@@ -167,8 +170,8 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
     """Return one time unit for a whole table, so that the times in a row can be compared: the largest unit in which
-    no time is below 0.1 or has five digits before the point. None where all columns would choose the same unit
-    anyway, and where no unit fits."""
+    no time is below 0.1 or has five digits before the point. None where no unit is so, and where all columns would
+    choose the same unit anyway."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)
@@ -184,9 +187,9 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the format of a column's times in the unit of the smallest time, or in the `shared` unit. Where times
-    differ, or the shared unit is not that of the smallest time, the smallest is shown with three significant
-    digits."""
+    """Return the time unit of a column, with its number of decimals: `shared` if given, else the unit that suits the
+    smallest time. Where the column has several times, or `shared` is another unit than the smallest time would have,
+    decimals are such that the smallest time has three significant digits."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])
@@ -198,8 +201,8 @@ def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> Ti
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Return whether one number of decimals suits all values of a column: the largest is at most 5 times the
-    smallest."""
+    """Return whether all values of a column can have the same number of decimals, because the largest is at most 5
+    times the smallest."""
     positive = [value for value in values if value > 0]
     return not positive or max(positive) <= 5 * min(positive)
 
@@ -263,11 +266,11 @@ def rows_of(table: StudyTable) -> list[Mapping[str, Value]]:
 
 
 def find_parameter(study: StudyRecord, name: str) -> float | None:
-    """Return the number of that name among the parameters of a study (a computed or measured analysis); None where
-    there is none."""
+    """Return the value of the parameter `name` of a study (a computed or measured analysis), if it is a number above
+    0 that charts can draw (1e-15 to 1e25); None if it is not, or the study has no such parameter."""
     return next((number_of(parameter.value) for parameter in study.parameters if parameter.name == name), None)
 
 
 def number_of(value: Value) -> float | None:
-    """Return a table value if it is a finite number above 0, else None."""
+    """Return a value of a study's table if it is a number above 0 that charts can draw (1e-15 to 1e25), else None."""
     return amount(value) if is_amount(value) else None

@@ -26,10 +26,11 @@ from reports.text.formatting import (
 
 
 def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
-    """Return the table of a sweep, one row per configuration, the same on the page and in the terminal except for its
-    width.
+    """Return the table of a sweep, one row per configuration; the page and the terminal have the same table, but the
+    page's is narrow.
 
-    The page's table is narrow: a setting's section is below its name, an interval below its mean.
+    In the narrow table, the section of a setting ('train' of 'train.global_batch_size') is below the setting's name,
+    and an interval below its mean.
     """
     axes = [
         (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: _axis_cell(row, at))
@@ -51,14 +52,14 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
 
 
 def _axis_cell(row: SweepRow, at: int) -> Cell:
-    """Return the cell of a configuration's value of one varied setting; for the first setting with a note below if
-    the runs are INVALID."""
+    """Return the cell with a configuration's value of the varied setting number `at`; the cell of the first setting
+    has the note INVALID below it if the rules reject the configuration's runs."""
     return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """Yield the columns of a sweep's table that its kind of measurement has, other than those of the varied
-    settings."""
+    """Yield the columns of a sweep's table after those of the varied settings: score and time for runs to a target,
+    the measured values for measurements, then runs and verdicts."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -108,8 +109,8 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """Return a configuration's verdict against the sweep's baseline in a sentence; for a failed configuration, the
-    reason of the failure."""
+    """Return a configuration's verdict against the sweep's baseline in a sentence, or 'baseline'; where it failed or
+    was not measured, words that say so."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:

@@ -1,4 +1,5 @@
-"""Lists the renderers of a document's blocks for other programs, by the name that the option --format gives them."""
+"""Lists the renderers of blocks for output formats that other programs read (Markdown, LaTeX), by the name of the
+format in the option --format."""
 
 from collections.abc import Callable, Mapping, Sequence
 

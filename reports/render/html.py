@@ -66,8 +66,8 @@ def finite(value: Any) -> Any:
 
 @cache
 def _asset(name: str) -> str:
-    """Return a style sheet or script without the white space and comments that are for its authors only; no string in
-    it has any."""
+    """Return a style sheet or script without the white space and comments that are for its authors only. Strings in
+    the file must contain no such white space or comment."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)
@@ -92,20 +92,20 @@ def _environment() -> Environment:
 
 
 def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
-    """Return the glossary entries whose term occurs in the text of the page, in upper or lower case; a plural
-    counts."""
+    """Return the glossary entries whose term occurs in the text of the page, in the singular or plural, in upper or
+    lower case."""
     lower = _TAG.sub(" ", text).lower()
     return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
 
 _WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Most characters of a word that may not break, and of a part of one, before or after '=', that may not: a phone's
-line width."""
+"""Largest number of characters of a word that may not be broken over lines, and of the part of a longer word before
+or after '=' that may not: what a line on a phone holds."""
 
 
 def _breakable(text: str) -> Markup:
-    """Return HTML text in which, on lines that are too narrow, long words break only after equal signs, long names
-    after underscores, and numbers stay with their units."""
+    """Return a text as HTML with its line breaks controlled: numbers stay with their units, a long word may be broken
+    after an equal sign only, and a long name in it after an underscore as well."""
     words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 

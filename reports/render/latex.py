@@ -16,7 +16,8 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""Last code point that every LaTeX font has; signs beyond are left out, letters beyond become their code's number."""
+"""Last code point of Latin-1, up to which every LaTeX font has all characters. A symbol beyond it is left out, and
+any other character is written as its number, such as U+4E2D, unless a LaTeX command for it is known here."""
 _LABEL_WORDS = 5
 
 

@@ -66,7 +66,8 @@ def _table(table: Table) -> str:
 
 
 def _findings(block: FindingList) -> str:
-    """Return all findings of rule checks in one Markdown table, a row per place."""
+    """Return all findings of rule checks in one Markdown table; findings that are equal but for their places share a
+    row."""
     rows = [
         (group.severity, group.code, row.where, row.sentence, row.remedy)
         for group in block.groups

@@ -35,8 +35,8 @@ _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Pattern of texts that are not broken over lines: a command to be copied (after a colon or comma up to the end of
-its clause, in quotes, or the whole text), a number with its percent sign, and a range."""
+"""Pattern of the parts of a text that are not broken over lines: a command to be copied (from a colon or comma to the
+end of its clause, in quotes, or the whole text), a number with its percent sign, and a range."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -62,7 +62,7 @@ def ansi(text: str, kind: str) -> str:
 
 def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
     """Return all blocks as text for a terminal, with a blank line between two of them and no line break at the end.
-    Words are never cut."""
+    Words are cut only in a table whose columns are too wide even one by one."""
     parts = [_lines(block, width, style) for block in blocks]
     return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
 
@@ -114,8 +114,8 @@ def _heading(heading: Heading, width: int, style: Style) -> list[str]:
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
-    """Return named values as terminal lines: names in a column, values beside them; values too long for that, such as
-    paths, below."""
+    """Return named values as terminal lines: the names in a column, and the values in lines beside it. A value with a
+    word that is too long for that, such as a path, stands below its name."""
     lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
     lines = []
     for fact in facts:
@@ -139,8 +139,8 @@ def _records(table: Table) -> Iterable[Part]:
 
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
-    """Return the terminal lines of one rule's findings: the rule, then every place with its finding; a remedy once
-    for all places that share it."""
+    """Return the terminal lines of one rule's findings: the rule, then every place with its finding; a remedy that
+    successive places share is printed once, after the last of them."""
     first, *lines = _hang(f"{group.severity}  {printable(group.code)}  {printable(group.title)}", width)
     lines = [style(group.severity, group.severity) + first.removeprefix(group.severity), *lines]
     texts = []
@@ -155,11 +155,11 @@ def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
 
 
 def _table(table: Table, width: int, style: Style) -> list[str]:
-    """Return the terminal lines of a table: caption, heads, a rule, and a line per row. The first column is wrapped
-    only where it takes half of the width.
+    """Return the terminal lines of a table: caption, heads, a line of dashes, and the lines of each row. The first
+    column is wrapped only where it would take more than half of the width.
 
-    Columns that do not fit into the width follow below as a further part, which repeats the columns that name the
-    rows.
+    Columns that do not fit into the width follow below in a second part, and so on; every part repeats the columns
+    that name the rows.
     """
     above = [index for index, column in enumerate(table.columns) if not column.is_below]
     below = [index for index, column in enumerate(table.columns) if column.is_below]
@@ -185,8 +185,8 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _below(text: str, width: int) -> list[str]:
-    """Return a table cell too long for its row as lines below it: a list is broken at blanks; any other text, such as
-    a path, stays whole."""
+    """Return the lines of a table cell that is too long for its row, to be printed below the row: a list, recognised
+    by '; ', is broken at blanks; any other text, such as a path, stays whole."""
     said = printable(text)
     return _fill(said, width) if "; " in said else [said] if said else []
 
@@ -194,11 +194,11 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide a table's columns into parts that fit the width, each beginning with the columns that name the rows; one
-    part where all columns fit.
+    """Divide a table's columns, given by index, into parts that fit the terminal's width; every part begins with the
+    columns that name the rows. A table that fits is one part.
 
-    Rows are named by the first column and by the columns after it that have `names_row`, as long as all of these
-    together take at most half of the width, or two thirds where fewer do not distinguish all rows.
+    Rows are named by the first column and by the columns directly after it that have `names_row`, as long as all of
+    these take at most half of the width, or two thirds while the columns so far do not distinguish all rows.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
@@ -228,8 +228,8 @@ def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> li
 
 
 def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
-    """Return the least width of each table column at which no word is cut: numbers stay whole, their heads are
-    wrapped."""
+    """Return, for each table column, the least width at which no word is cut: numbers stay on one line, while the
+    heads of their columns are wrapped."""
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
     words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
     cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]
@@ -243,9 +243,9 @@ def _aligned(
 ) -> list[list[str]]:
     """Return the terminal lines of a table's head, then those of each row.
 
-    `aligns` has one letter per column: 'l' left, 'r' right (only its head is wrapped), 'L' left and never wrapped.
-    The widest 'l' columns and heads are wrapped until a line takes `width`: first only where ranges and the like stay
-    whole, then at any blank; words are cut last of all.
+    `aligns` has one letter per column: 'l' for left, 'r' for right (where only the head is wrapped), 'L' for left and
+    never wrapped. Where a row would be wider than `width`, the widest columns that may be wrapped become narrower:
+    first only as far as ranges and other units stay whole, then down to the longest word; in the end words are cut.
     """
     texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]

@@ -17,7 +17,7 @@ from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
-"""Version (key schema_version) of every document that commands print with --format json."""
+"""Version of the layout of every document that commands print with --format json, under the key schema_version."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
@@ -34,8 +34,8 @@ def _escape(line: str) -> str:
 
 
 def is_document(path: Path) -> bool:
-    """Return whether a path is an exported JSON file of results, or FILE.json:NAME, one configuration of it; False
-    for a study.
+    """Return whether a path is an exported JSON file of results, or has the form FILE.json:NAME, which names one
+    configuration in such a file; False for the JSON file of a study.
 
     Raises InputError where the path cannot be read.
     """
@@ -106,7 +106,8 @@ def _other_version(version: object) -> str:
 
 
 def document_from(content: Any, source: str) -> ReportDocument:
-    """Convert plain values to an export's document of results; fields that an older export lacks are missing.
+    """Convert the parsed JSON of an export to a document of results; fields that an older export lacks are missing in
+    the document.
 
     Raises InputError, which names `source`, the field, what was found and what was expected.
     """
@@ -154,8 +155,8 @@ def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
 
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
-    """Return a document with the rows of all documents in `parts`; a label that an earlier one has gets a number, as
-    in 'base (2)'."""
+    """Return a document with the rows of all documents in `parts`. Where two documents have the same label for a
+    configuration, the later one gets a number: 'base (2)'."""
     labels = [list(dict.fromkeys(row.configuration for row in _rows(part))) for part in parts]
     distinct = iter(distinct_labels(label for part in labels for label in part))
     renamed = [{label: next(distinct) for label in part} for part in labels]

@@ -46,8 +46,8 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) ->
 
 
 def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
-    """Return a data frame of records with the fields of the type `record` as columns; records may have further
-    fields."""
+    """Return a data frame of records, with a column per field of the type `record`; a record may be of a subtype,
+    whose further fields have no column."""
     columns = columns_of(record)
     return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
 
@@ -66,8 +66,8 @@ def _encodable(value: Any) -> Any:
 
 
 def _dtype(column: FrameColumn) -> Any:
-    """Return a column's pandas dtype: missing is pd.NA in Int64, boolean, string, NaN in float64, category, NaT in
-    times."""
+    """Return the pandas dtype of a column. A missing value is pd.NA in Int64, boolean and string columns, NaN in
+    float64 and category columns, and NaT in columns of times."""
     return pd.CategoricalDtype(list(column.values)) if column.dtype == "category" else column.dtype
 
 
@@ -97,8 +97,8 @@ def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV; without runs its measurements, as the table of one kind where that holds all
-    of them."""
+    """Return a document's runs as CSV. For a document with measurements only, return these: in the table of their
+    kind, with all its quantities, if they are all of one kind that has a table, else in the table `measurements`."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))

@@ -31,7 +31,8 @@ def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Se
 
 
 def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
-    """Yield the table rows of one measurement, one per process, with `label` as the configuration's name."""
+    """Yield the rows of one measurement in the table `measurements`, one per process, with `label` as the
+    configuration's name."""
     about, measure = measured.asked, measured.measure
     for index, repetition in enumerate(measured.repetitions):
         yield MeasurementRow(
@@ -53,7 +54,8 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
 
 
 def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
-    """Yield one measurement's rows in the table of its kind, one per process; none where the kind has no table."""
+    """Yield the rows of one measurement, one per process, in the table of its kind, which has all its quantities;
+    none where the kind has no such table."""
     if measured.measured is None or (table := measured.measured.DETAILS) is None:
         return
     for index, process in enumerate(measured.repetitions):
@@ -73,8 +75,8 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
 def _labels_by_folder(
     measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
-    """Return a label for each measurement's folder: that of the result set in it, or a distinct one that is not
-    `taken`."""
+    """Return the label of each measurement by its folder: the label of the result set in the same folder, else a
+    label that is distinct and not among those `taken`."""
     known: dict[Path, str] = {}
     for result in sets:
         if result.place is not None:

@@ -1,7 +1,8 @@
-"""Defines the rows of the tables and of the JSON export: names, types, units and meanings of fields, and which may be
-missing.
+"""Defines the rows of the tables and of the JSON export: the name, type, unit and meaning of each field, and whether
+it may be missing.
 
-Names and meanings stay, and new fields go to the end: frames, CSV, Parquet, JSON and its schema are made from these.
+Data frames, CSV, Parquet, JSON and its schema are made from these types, so that names and meanings of fields must
+not change, and new fields are added at the end.
 """
 
 from collections.abc import Mapping
@@ -249,13 +250,14 @@ _QUALITY_LIMITS = {
 
 
 class SetMember(SetRow, kw_only=True, frozen=True):
-    """Configuration in the JSON export, with its runs: committed ones first, then attempts without a result."""
+    """Configuration in the JSON export, with its runs: first those that left a log, then attempts without a
+    result."""
 
     runs: tuple[RunMember, ...]
 
     @property
     def is_defined(self) -> bool:
-        """Whether the configuration's quality is known to be from 0 to 1; it is not for a benchmark of unknown
+        """Whether the configuration's quality must be from 0 to 1, as the quality of every benchmark with a known
         definition."""
         return self.status != "unknown"
 
@@ -301,5 +303,6 @@ else:
 
 
 def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
-    """Return a document's rows in the tables of single kinds of measurement, by the table's name."""
+    """Return the rows of a document in each table that belongs to a single kind of measurement, by the table's
+    name."""
     return {name: getattr(document, name) for name in DETAIL_TABLES}

@@ -68,7 +68,8 @@ def set_row(result: Result) -> SetRow:
 
 
 def run_members(result: Result) -> tuple[RunMember, ...]:
-    """Return a configuration's runs as table rows, committed ones first, then the attempts that left no result."""
+    """Return a configuration's runs as table rows: first the runs that left a log, then the attempts that left no
+    result."""
     return (*(_run(result, run) for run in result.runs), *_unfinished(result))
 
 

@@ -1,9 +1,9 @@
-"""Writes files atomically, so that no reader sees half a file: `draft_file` for files that a user named, else
-`replace_file`.
+"""Writes files atomically, so that no reader sees half a file: `draft_file` is for files that a user named,
+`replace_file` for all others.
 
-Reports use this module, and `harness` for files that a user named. Code that trains has process/atomic_write.py,
-which imports nothing of this package, nor does this package import that module, since it is in a package with torch.
-One test checks that both behave alike.
+The package `reports` uses this module for all files, the package `harness` for files that a user named. Code that
+trains uses reference_models/process/atomic_write.py: neither of the two modules imports the other, since that one is
+in a package with torch. One test checks that both behave alike.
 """
 
 import os
@@ -40,12 +40,12 @@ def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 @contextmanager
 def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the path of a draft file, which replaces `path` by one rename on exit, even if `path` is a link or a
-    pipe.
+    """Yield the path of a draft file; on exit one rename puts the draft in place of `path`, even if `path` is a link
+    or a pipe.
 
-    For folders that may be anyone's: a link there may lead to a user's file, and a pipe has no reader. The draft is
-    flushed to the disk before it is renamed. No lock is used, so a draft stays where another process was killed: it
-    could be one that is being written.
+    To be used for files in folders that anyone may write to, where a link may lead to a user's file, and a pipe may
+    have no reader. The draft is flushed to the disk before it is renamed. The draft of a process that was killed
+    stays: since no lock is used, it cannot be told from a draft that is being written.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:
@@ -75,8 +75,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _naming(path: Path, draft: Path) -> Iterator[None]:
-    """Raise errors of writing a draft (such as disk full) again with the name of `path`, in place of the draft's name
-    or none."""
+    """Run the code that writes a draft, and raise its errors (such as disk full) again with the name of `path`, where
+    they have the draft's name or no name."""
     try:
         yield
     except OSError as error:

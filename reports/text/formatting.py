@@ -170,7 +170,7 @@ def significant(value: float | None) -> str:
 
 
 def with_unit(number: str, unit: str) -> str:
-    """Join a number that `si` formatted and its unit: '2.02 GB/s', '1.23 k queries/s'."""
+    """Join a number, formatted with its SI prefix, and the number's unit: '2.02 GB/s', '1.23 k queries/s'."""
     return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"
 
 

@@ -17,8 +17,8 @@ _MAX_CHANGES, _MAX_UNLIKE = 12, 5
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Return blocks of every comparison, then the statistical method behind the verdicts; if `is_brief`, only a
-    pointer to it."""
+    """Return blocks of every comparison, then the statistical method behind the verdicts; if `is_brief`, only the
+    confidence level and a sentence that says where the method is explained."""
     blocks = [block for comparison in comparisons for block in _comparison(comparison)]
     line = method_line(comparisons)
     if line and is_brief:

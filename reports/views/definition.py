@@ -9,8 +9,8 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """Return a table row per benchmark or workload, as `harness.config.describe` summarizes them, and a note on older
-    versions."""
+    """Return a table with one row per benchmark or workload, whose summaries `harness.config.describe` made, and a
+    sentence that names older versions."""
     columns = {
         "name": "name",
         "status": "status",

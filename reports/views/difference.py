@@ -9,8 +9,8 @@ from reports.document.blocks import Block, Fact, Facts, Prose, Table, text_table
 
 
 def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -> tuple[Block, ...]:
-    """Return blocks with both configurations' names, their differing settings and the number of these;
-    `with_identical`, also equal settings."""
+    """Return blocks with the names of two configurations, their differing settings, and the numbers of differing and
+    of identical settings; with `with_identical`, also the identical ones."""
     summary = f"{len(difference.differing)} differ, {len(difference.identical)} identical"
     is_hidden = difference.identical and not with_identical
     return (
@@ -23,8 +23,8 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """Yield a table of settings per section; a source that all values of one configuration share is in the
-    heading."""
+    """Yield a table of settings per section of the configurations. Where all values of one configuration have the
+    same source, such as a file, the source is in the column's heading, else beside each value."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)
         (head_a, a), (head_b, b) = (
@@ -35,7 +35,7 @@ def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
 
 
 def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]]:
-    """Return one configuration's column of a table of settings: its heading and its values."""
+    """Return one configuration's column of a table of settings: its heading and its values, with their sources."""
     sources = {setting.source for setting in settings if setting is not None}
     is_common = len(sources) == 1 and len(settings) > 1
     values = [

@@ -14,7 +14,8 @@ def history_blocks(past: Sequence[PastSet]) -> tuple[Block, ...]:
 
 
 def _runs(past: PastSet) -> str:
-    """Return a past set's numbers of finished and planned runs: '5/5', with '-' for an unknown number."""
+    """Return how many runs of a past run set are finished, out of the planned ones: '5/5', with '-' for an unknown
+    number."""
     return "/".join("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
 
 
@@ -25,7 +26,8 @@ def _made_by(past: PastSet) -> str:
 
 
 def _mean(past: PastSet) -> str:
-    """Return a past set's measured mean, unless another column has it: 'AUC 0.75550', '100 queries/s'."""
+    """Return the mean that a past run set measured: 'AUC 0.75550', '100 queries/s'; '' for a throughput in samples/s,
+    which has a column of its own."""
     if past.mean is None or past.throughput_samples_per_s is not None:
         return ""
     text = in_unit(past.mean, past.unit)

@@ -99,8 +99,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
-    """Return (name, value) texts of a measurement's means: the compared quantity with its interval, then the
-    others."""
+    """Return the means of a measurement as (name, value) texts: the compared quantity with its interval, the other
+    recorded values, and the number of processes."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
 

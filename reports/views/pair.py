@@ -16,8 +16,8 @@ from reports.views.score import finished_blocks, finished_document
 def pair_blocks(
     sets: Sequence[Result], measured: Sequence[Result], comparisons: Sequence[Comparison], page: Path
 ) -> tuple[Block, ...]:
-    """Return blocks of the base and the new result (in `sets`, or measurements in `measured`), then of their
-    comparison.
+    """Return the blocks of the base and of the new result of a pair (result sets are in `sets`, other measurements in
+    `measured`), then of their comparison.
 
     `page` is the HTML page on both results.
     """

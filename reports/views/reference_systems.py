@@ -1,4 +1,5 @@
-"""Makes the list of reference systems as blocks, from bundles (.zip of their results), shipped or a user's own."""
+"""Makes the list of reference systems as blocks. A reference system is a bundle (.zip) of results of one system,
+shipped with dlrmbench or a user's own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,12 @@ from rules.errors import InputError
 
 
 def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Describe each known reference system, those with bundles in `folder` among them, by the records of its result
-    sets.
+    """Describe each known reference system, by the records of the result sets in its bundle; bundles in `folder` are
+    known as well as the shipped ones.
 
-    A description has name, file, MLPerf's fields of the system, processor, and past sets; that of an unreadable
-    bundle has its `problem` instead. Raises InputError where `folder` does not exist.
+    A description has name, file, MLPerf's fields of the system, processor, and past result sets. The description of a
+    bundle that cannot be read has the reason as its `problem`, and no sets. Raises InputError where `folder` does not
+    exist.
     """
     if folder is not None and not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give a folder of bundles, or none.")

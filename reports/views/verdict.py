@@ -29,8 +29,8 @@ def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None
     """Return rule verdicts as blocks, INVALID ones first, and their counts last; at most `max_places` findings of
     each rule are listed, None for all.
 
-    With `max_places`, at most MAX_PARTS parts of a submission or round, and of results that are not judged, are
-    listed, too: the worst.
+    With `max_places`, lists of the parts of a submission or round, and of results that no rule was applied to, are
+    limited, too: each has the MAX_PARTS worst.
     """
     ordered = _worst_first(verdicts)
     blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
@@ -112,7 +112,8 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
 
 
 def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
-    """Return a line for each result that no rule was applied to, as of MLPerf's other benchmarks."""
+    """Return a line for each result that no rule was applied to, such as a result of an MLPerf benchmark that
+    dlrmbench does not judge, with the reason; beyond `max_lines`, only the number of results."""
     words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
     if len(words) == 1:
         ((subject, text),) = words.items()

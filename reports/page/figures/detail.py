@@ -10,8 +10,8 @@ from reports.text.formatting import plural
 MOST_WHOLE = 24
 """Largest number of configurations for which a page shows the details (runs, curves, commands) of all."""
 MOST_DETAILED = 12
-"""Number of first configurations shown with details (besides all INVALID ones) where a page has more than
-MOST_WHOLE."""
+"""Number of configurations, the first of the group, that a page of more than MOST_WHOLE shows with details; INVALID
+ones are shown with details wherever they stand."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:

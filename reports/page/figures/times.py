@@ -29,7 +29,8 @@ def column_unit(sets: Sequence[Result]) -> TimeUnit:
 
 
 def fate_words(run: Run, result: Result) -> str:
-    """Return in words how a run enters the score of its configuration: counted, dropped, or failed."""
+    """Return in words whether a run counts for the score of its configuration: 'counted', 'dropped: fastest', 'did
+    not converge'."""
     if run.fate == "failed":
         # A log with neither run_stop nor a reason for its absence was cut off.
         is_cut = run.log.status is None and run.log.abort_reason is None
@@ -43,8 +44,8 @@ def fate_words(run: Run, result: Result) -> str:
 
 
 def _extreme(run: Run, result: Result) -> str:
-    """Return whether a dropped run is the fastest or the slowest; among equal times, scoring drops the first ones as
-    fastest."""
+    """Return whether a run that the Olympic mean drops is dropped as 'fastest' or as 'slowest'; of runs with equal
+    times, scoring drops the first ones as fastest."""
     scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)
@@ -52,8 +53,8 @@ def _extreme(run: Run, result: Result) -> str:
 
 
 def hue_number(position: int, sets: Sequence[Result]) -> int:
-    """Return the colour number of a configuration's marks: one of its own if there are enough colours, else one for
-    all."""
+    """Return the colour number of a configuration's marks: its position where there are enough colours for all
+    `sets`, else 0, so that all have the same colour."""
     return position if len(sets) <= MAX_HUES else 0
 
 
@@ -107,8 +108,8 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return the legend of the marks of runs, in words by kind of mark; without a score no run is marked as counted,
-    and the mean is geometric."""
+    """Return the words of the chart's legend by kind of mark (dots of runs, mean, band). Where no configuration has a
+    score, no dot is called a counted run, and the mean is geometric."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -167,8 +168,8 @@ def _spread(result: Result) -> float | None:
 
 
 def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of timed seconds split into parts, per run, or as means per configuration; None where no log
-    splits them."""
+    """Return the chart of timed seconds split into training, evaluation and other: a bar per run, or with several
+    configurations a bar per configuration for the mean of its runs; None where no log splits the time."""
     unit = column_unit(sets)
     bars: list[Bar] = []
     for result in sets:
@@ -211,10 +212,10 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the parts of all bars as shares of their time; where `overhead` is known, evaluation and the rest
-    together have the share of overhead that the page's key numbers give.
+    """Return the shares of training, evaluation and other in the time of all bars. With `overhead` given, its
+    geometric mean, which is among the page's key numbers, decides the share of evaluation and other together.
 
-    That share is divided between evaluation and the rest in proportion to their seconds.
+    That share is divided between evaluation and other in proportion to their seconds.
     """
     sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
     train, *others = (part / sum(sums) for part in sums)
@@ -225,7 +226,8 @@ def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ..
 
 
 def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
-    """Return a bar of mean seconds per part of the time over `runs`, all of whose parts are known."""
+    """Return a bar of the mean seconds of training, of evaluation, and of everything else over `runs`, whose logs all
+    separate these parts."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
         total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
@@ -236,8 +238,8 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
 
 
 def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
-    """Yield (samples trained, samples/s) at the end of each block between evaluations; points beyond _MAX_COUNT are
-    not drawn."""
+    """Yield (samples trained, samples/s) at the end of each block of training between two evaluations; blocks without
+    samples, and with numbers of _MAX_COUNT or more, which no chart could show, are left out."""
     for block in blocks:
         last = block.first_sample + block.num_samples
         if block.num_samples > 0 and last < _MAX_COUNT and block.num_samples < block.duration_s * _MAX_COUNT:

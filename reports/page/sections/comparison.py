@@ -33,8 +33,8 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Most comparisons with the baseline that are shown in sentences and factor by factor; with more, only times to train
-are compared."""
+"""Largest number of comparisons with the baseline that have a sentence each and whose table shows every factor; with
+more, the table shows only times to train, and a folded table the factors."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -45,8 +45,8 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 class _ComparedFactor(NamedTuple):
-    """One factor of the time to train (such as throughput), with the comparison of two configurations that it belongs
-    to."""
+    """Row of a table of comparisons: one factor of the time to train (such as throughput) as compared between two
+    configurations, with the whole comparison of the two."""
 
     comparison: Comparison
     factor: FactorComparison
@@ -86,8 +86,8 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """Return charts of all factors of the time for a few configurations; for many, one chart of the times, with the
-    factors folded."""
+    """Return the charts of factors of the time; for many configurations, one chart of the times, below it the charts
+    of the factors folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
     if is_many:
@@ -163,8 +163,8 @@ def _sentence(comparison: Comparison) -> str:
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return words that name the INVALID one of two compared results, as seen from the new result; '' where both are
-    VALID."""
+    """Return words that say which of two compared results is INVALID, for a row that is about the new one: 'INVALID
+    by the rules, as is a'; '' where neither is."""
     if "new" not in comparison.invalid_sides:
         return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
@@ -210,7 +210,8 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes below the table of comparisons; a note that applies to several appears once and names them."""
+    """Return the notes below the table of comparisons; a note that applies to several comparisons appears once, with
+    the names of their configurations."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -253,8 +254,9 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """Return the name of the table's confidence intervals: adjusted (they decide the verdict), or plain where runs
-    are too few."""
+    """Return the name of the confidence intervals of the ratios in the table of comparisons: '95 % interval,
+    Holm-adjusted', the intervals that decide the verdicts, or '95 % interval' where runs are too few for any
+    verdict."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")

@@ -40,8 +40,8 @@ class _RunCurve:
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
-    """Return the number of samples per epoch by every evaluation of the runs; empty where one lacks its samples or
-    its epoch."""
+    """Return the samples per epoch, computed from every evaluation of the runs; [] where some evaluation lacks its
+    samples or its epoch."""
     every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
@@ -100,8 +100,8 @@ def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
 
 
 def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
-    """Return the chart of quality over epochs or samples trained; None where no evaluation states its epoch or
-    samples."""
+    """Return the chart of quality over epochs, time or samples trained, among which a reader can choose; None where
+    no evaluation states its epoch or samples."""
     drawn = _drawn(group)
     if not drawn:
         return None
@@ -155,7 +155,7 @@ def _hint(entry: _RunCurve) -> str:
 
 
 def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_: str) -> Table:
-    """Return the table of the evaluations in the convergence chart, a row per run; None without evaluations."""
+    """Return the table of the evaluations in the convergence chart, a row per run and a column per evaluation."""
     points = [entry.line(_epoch).points[:MAX_ROWS] for entry in curves]
     heads = _heads(points)
     return text_table(
@@ -171,8 +171,8 @@ def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_:
 
 
 def _heads(points: Sequence[Sequence[tuple[float, float]]]) -> list[str]:
-    """Return the column heads of the table of evaluations: epochs where all runs were evaluated at the same points,
-    else 1, 2, 3 …."""
+    """Return the column heads of the table of evaluations: 'epoch 0.5' where all runs were evaluated at the same
+    epochs, else 'evaluation 1', 'evaluation 2' …."""
     number = max(map(len, points), default=0)
     places = [{epochs(known[at][0]) for known in points if at < len(known)} for at in range(number)]
     if all(len(some) == 1 for some in places):

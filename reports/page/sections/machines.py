@@ -38,7 +38,7 @@ _WORDS = {
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
     """Return the section on the machines that a group's sets of this harness ran on, the cheapest first where prices
-    are known, else the fastest."""
+    are known, else the fastest; None for a single machine, or where a set's speed is unknown."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -161,7 +161,8 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Return in words the drift between repeated sets on one machine, whatever quantity the sets measured."""
+    """Return in words the drift between repeated sets on the machine of `result`, whatever quantity the sets
+    measured, or that too few sets were repeated to show a drift."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:
@@ -182,6 +183,6 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the repeated sets of a group's configurations that are known; for measurements, those found in their
-    folders."""
+    """Return the repeated sets of a group's configurations: those already `known`; for measurements where none are
+    known, those found in their folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

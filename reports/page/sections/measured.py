@@ -39,8 +39,9 @@ MAX_SENTENCES = 24
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
-    """Return the columns of the table of measurements: the compared quantity, then those that the kind of measurement
-    defines, or its other recorded values not shown below the table; columns without any value are left out."""
+    """Return the columns of the table of measurements: the compared quantity, then the columns that the kind of
+    measurement defines. A kind that defines none has a column for each other recorded value, but for those shown
+    below the table and those without any value."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -48,7 +49,8 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
 
 
 def measured_section(measured: Sequence[Result]) -> PageSection:
-    """Return the section on measurements of one kind, which are not mixed with runs to a target."""
+    """Return the section on measurements of one kind, such as throughput: their table, verdicts against the baseline,
+    and notes."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may have several quantities
     lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
@@ -163,11 +165,10 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
-    """Compare each measurement with the first of its benchmark; all comparisons of a benchmark are one family of
-    tests. Results are by label.
+    """Return, by the label of the result, the comparison of each measurement with the first one of its benchmark. All
+    comparisons within a benchmark are one family of tests.
 
-    The two measurements of a pair were made alternately (A/B) with each other only: the new one is compared with its
-    base only.
+    Of a pair, whose two measurements were made alternately (A/B), the new one is compared with the pair's base only.
     """
     groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
@@ -182,8 +183,8 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell with a measurement's verdict against the baseline; 'baseline' for the baseline itself (a None
-    comparison)."""
+    """Return the cell with the verdict of a measurement's comparison with the baseline; 'baseline' for a measurement
+    without a comparison, which is the baseline itself."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     if (whole := comparison.whole) is None:
@@ -194,8 +195,8 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the cell with the detectable difference for as many processes in another set; where speed drifts, below
-    it the one for alternate measurement."""
+    """Return the cell with a measurement's detectable difference to another set of as many processes; for a quantity
+    compared by ratio, such as speed, which may drift, also the smaller one to a set measured alternately with it."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

@@ -18,8 +18,8 @@ _WORDS = {"dot-counted": "a published result", "mean": "this one"}
 
 
 def published_section(group: Sequence[Result], table: PublishedTable | None, id_: str) -> PageSection | None:
-    """Return the section that ranks a group's results among published MLPerf ones; None without a table. Raises
-    ReferenceSystemError for own benchmarks."""
+    """Return the section that ranks a group's results among published MLPerf ones; None without a table of these.
+    Raises ReferenceSystemError for benchmarks that are not MLPerf's."""
     if table is None:
         return None
     placed = place_results(group, table)

@@ -107,8 +107,8 @@ def _chart(
 
 
 def _failing(point: ReferencePoint, result: Result) -> str:
-    """Return in words the chance of a false alarm in the convergence test of a user's own benchmark; '' for official
-    benchmarks."""
+    """Return in words the chance of a false alarm in the convergence test of a benchmark that is not MLPerf's; '' for
+    official benchmarks."""
     num_runs = result.score.num_runs_required
     if result.status != "own" or num_runs is None or not point.epochs:
         return ""
@@ -147,8 +147,8 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
 
 
 def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
-    """Return the outcome of the convergence test (RCP test) in words; the score of a result that converged faster
-    than the reference by chance is normalised."""
+    """Return in words the outcome of the convergence test (RCP test), and which scores are normalised because the
+    result converged faster than the reference's mean by chance."""
     if len(judged) == 1:
         member, found = judged[0]
         if found is None:

@@ -17,8 +17,8 @@ MAX_WARNINGS = 12
 
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the remarks to read before believing a group's scores, equal sentences once; those on INVALID sets come
-    first."""
+    """Return the remarks to read before believing a group's scores: first those on INVALID sets, then the others, of
+    which only the first MAX_WARNINGS and the number of the rest are given; equal sentences appear once."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -52,8 +52,9 @@ def broken_codes(result: Result) -> list[str]:
 
 
 def refusal_words(refused: Sequence[Result]) -> str:
-    """Return the codes of rules by which published sets are INVALID here, and the official MLPerf checker's verdict
-    on them: 'INVALID here by CA101, which the official checker does not test (it says SUCCESS)'."""
+    """Return the codes of the rules by which sets of official benchmarks are INVALID here, and whether the official
+    MLPerf checker accepts them: 'INVALID here by CA101, which the official checker does not test (it says
+    SUCCESS)'."""
     codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
     text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
     if codes and all(result.judged is not None and is_accepted_by_round(result.verdict) for result in refused):

@@ -25,8 +25,8 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs of `dlrmbench` with an option that sets the forms of matrix products; all other verbs choose the forms by
-timing."""
+"""Verbs of `dlrmbench` with the option --matmul, which takes from a file how to compute matrix products; all other
+verbs choose this by timing."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
@@ -74,8 +74,9 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """Yield the command that made a set, with its seed and number of runs added, and the values from files and
-    environment variables."""
+    """Yield the blocks with which a reader can make a set again: configuration values that were given in files, and
+    the recorded command, with seed and number of runs added, below the environment variables to set; a sentence where
+    no command was recorded."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -97,9 +98,10 @@ def _commands(member: Result) -> Iterator[Block]:
 
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
-    """Return the recorded command with the set's number of runs, seed and choices made by timing added. A set that
-    was extended has more runs than its command says; of two equal options the last counts. For the base of a pair no
-    choice is added, since options appended to that command apply to the new configuration."""
+    """Return the recorded command of a set, with options added for its number of runs, its seed, and what was chosen
+    by timing. The number of runs is added because a set that was extended has more runs than its command says; of two
+    equal options the last counts. For the base of a pair, no choice by timing is added, since options appended to the
+    command of a pair apply to the new configuration."""
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -126,7 +128,7 @@ def _spinning(record: RunSetRecord) -> dict[str, str]:
 
 
 def _is_plain(value: object) -> bool:
-    """Return True if a TOML file can hold the value, which comes from a record that may be a stranger's."""
+    """Return True if a TOML file can hold the value, which comes from a record that anyone may have written."""
     return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | bool)
 
 
@@ -171,8 +173,8 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the digests of the data as the runs of a set read them, and the manifest's digest where it differs or no
-    run recorded one."""
+    """Yield the sha256 digests of the data that the runs of a set read, as they recorded them. The digest in the data
+    set's manifest follows where it differs from these, and stands alone where no run recorded a digest."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES

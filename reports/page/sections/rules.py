@@ -61,8 +61,8 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the verdicts on the submissions and rounds that a group's sets are in, and those findings that belong to
-    no set."""
+    """Return the blocks on the submissions and rounds that a group's sets are in: a table of the verdicts on these,
+    and the findings that are on a submission or round itself and not on a set in it."""
     found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
@@ -100,7 +100,7 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _below(finding: Finding, verdict: Verdict) -> str:
-    """Return the file and line of a finding, relative to the directory of its submission or round."""
+    """Return the file and line of a finding on a submission or round, relative to the directory that was judged."""
     path = finding.path.removeprefix(verdict.subject).removeprefix("/")
     place = printable(path, 120) if path else level_name(verdict)
     return place if finding.line_num is None else f"{place}:{finding.line_num}"
@@ -145,7 +145,8 @@ def _places(places: Sequence[str]) -> str:
 
 
 def place(result: Result, finding: Finding) -> str:
-    """Return a finding's file and line, relative to the folder that all logs of the result set share."""
+    """Return a finding's file and line; a file in the folder of the result set's logs by its name, the folder itself
+    as 'the set', a file elsewhere with its whole path."""
     path = PurePath(finding.path)
     folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path
@@ -182,8 +183,8 @@ class _CheckerOpinion(NamedTuple):
 
 
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return a table of the official MLPerf checker's opinion and dlrmbench's verdict on each log; only logs with
-    remarks have rows."""
+    """Return a sentence on the official MLPerf checker's opinions on all logs, and a table of the logs on which it
+    differs from dlrmbench's verdict or has messages."""
     asked = [
         _CheckerOpinion(result, opinion, run.label, log.outcome)
         for result in group

@@ -127,7 +127,7 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
 
 
 class _RunRow(NamedTuple):
-    """Row of the table of runs: a committed run, or an attempt that left no result."""
+    """Row of the table of runs: a run that left a log, or an attempt that left no result."""
 
     result: Result
     entry: Run | Attempt
@@ -151,7 +151,8 @@ class _RunRow(NamedTuple):
 
 
 def runs_table(sets: Sequence[Result], id_: str) -> Table:
-    """Return the table of all runs: per configuration the committed runs, then the attempts that left no result."""
+    """Return the table of all runs: per configuration first the runs that left a log, then the attempts that left no
+    result."""
     lines = [line for result in sets for line in _lines(result)]
     runs = [line.run for line in lines if line.run]
     records = [run.record for run in runs if run.record]
@@ -242,7 +243,8 @@ def _status_cell(line: _RunRow) -> Cell:
 
 
 def _time_cell(run: Run, unit: TimeUnit) -> Cell:
-    """Return the cell of a run's time to train, or below it the duration of a run that did not converge."""
+    """Return the cell of a run's time to train; for a run that did not converge an empty time, and below it the time
+    at which the run stopped."""
     took_s = run.log.time_to_train_s
     stopped = run.time_s is None and took_s is not None
     return Cell(text=unit.number(run.time_s), sub=f"stopped at {unit.number(took_s)}" if stopped else "")

@@ -33,15 +33,16 @@ class ScalingLine:
 
 
 class _ScalingPoint(NamedTuple):
-    """One configuration as a point of a scaling chart."""
+    """Point of a scaling chart: a configuration, and the line of the chart that the point is on."""
 
     line: ScalingLine
     ranked: RankedSet
 
     @property
     def efficiency(self) -> float | None:
-        """Return scaling efficiency: samples/s per rank (per thread, where ranks share threads), relative to the
-        fewest ranks."""
+        """Return the scaling efficiency: samples/s per rank relative to the configuration with the fewest ranks, 1
+        for perfect scaling. Where all share the same number of threads, samples/s are compared, not samples/s per
+        rank. None where a speed is unknown."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -92,8 +93,8 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
 
 
 def _exchange_of(world: RankedSet) -> str:
-    """Return the formats of a result's exchange between ranks, 'fp16 / dense, row_wise': embeddings, gradients,
-    sharding of tables."""
+    """Return the formats in which ranks exchange data, of embeddings and of gradients, and the sharding of tables:
+    'fp16 / dense, row_wise'."""
     return f"{world.comm} / {world.grad_comm}, {world.sharding}"
 
 
@@ -245,8 +246,9 @@ def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return in words the bytes, time and samples to converge of the first few formats of exchange between ranks,
-    relative to full precision."""
+    """Return in words the bytes, the time and the samples to the target of configurations that exchange data between
+    ranks in different formats, as ratios to the one that exchanges everything in full precision; only the first few
+    are named."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
@@ -273,8 +275,8 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """Return the table of formats of exchange between ranks, with ratios to full precision where exactly one set uses
-    that."""
+    """Return the table of formats of exchange between ranks, with ratios to full precision where exactly one set
+    exchanges everything in full precision."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

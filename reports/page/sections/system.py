@@ -48,8 +48,8 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the table of the system's load, CPU clock and temperature during each repetition; empty where no load
-    was recorded."""
+    """Return the system's load, CPU clock and temperature while the processes of a group measured: for one
+    configuration a sentence, for several a table with a row each; empty where no load was recorded."""
     known = [result for result in group if any(result.loads)]
     if not known:
         return ()
@@ -78,7 +78,7 @@ def check_blocks(
     before: str = "the first run",
 ) -> tuple[Block, ...]:
     """Return results of the checks of the environment, warnings open and all others folded; `who` names the
-    configurations."""
+    configurations of each result, and `before` says what the checks preceded."""
     disturbing = [check for check in checks if check.status == "warning"]
     quiet = [check for check in checks if check.status != "warning"]
     blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]

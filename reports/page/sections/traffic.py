@@ -155,7 +155,9 @@ def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
 
 
 def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
-    """Return the table of the ranks that hold each embedding table's shards, as the first run built them."""
+    """Return the table of the placement of embedding tables, with a row per table: its sharding, its kernel, the
+    shapes of its shards and the ranks that hold them, as in the model that the first run built; empty where no
+    placement was recorded."""
     first, *others = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
     if not first:
         return ()
@@ -172,7 +174,7 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
 
 
 def _shards_words(entry: PlacementRecord) -> str:
-    """Return the shapes of an embedding table's shards, rows by columns: '2 of 25 × 16', further shapes after a
-    comma."""
+    """Return the number and shapes of an embedding table's shards, '2 of 25 × 16' for two shards of 25 rows and 16
+    columns; further shapes follow after a comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

@@ -47,7 +47,7 @@ from rules.scoring.good_sets import failing_percent
 from rules.scoring.results import RunResult
 
 _NARROW = 14
-"""Most characters of a text below the heading of a narrow table column."""
+"""Largest number of characters in the text below the heading of a table column that is to stay narrow."""
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _DIVISIONS = {
@@ -102,7 +102,8 @@ def _disturbed(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return a result in one sentence, which says if it is INVALID and, for published results, by which rules."""
+    """Return a result in one sentence, which says if it is INVALID and, for an official MLPerf benchmark, by which
+    rules."""
     target = result.first_run.quality_target if result.first_run else None
     goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
     words = refusal_words([result]) if result.status == "official" else "INVALID by the rules"
@@ -134,8 +135,8 @@ def tags(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _marks(result: Result) -> tuple[str, ...]:
-    """Return the footnote marks that MLCommons requires beside a score under an official MLPerf name; none for own
-    benchmarks."""
+    """Return the words that MLCommons requires beside a score under an official MLPerf name, such as 'unverified';
+    none for other benchmarks."""
     return (MARKS[result.standing],) if result.standing in MARKS else ()
 
 
@@ -161,8 +162,8 @@ def processor_words(fields: Mapping[str, str]) -> str:
 
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
-    """Return a result's key numbers in large type: score, factors of the time and the quality reached, each with its
-    spread."""
+    """Return a result's key numbers, to be printed in large type: score, factors of the time, each with its spread,
+    the quality reached, the number of runs, and the cost."""
     facts, numbers = score_facts(describe_score(result)), [_score_number(result)]
     for name, unit in ((EPOCHS, "epochs"), ("throughput", "samples/s"), ("evaluation, overhead", "")):
         fact = facts.get(name) or Fact(name=name, value=MISSING, unit=unit, note="not known from the logs")
@@ -206,8 +207,8 @@ def runs_words(result: Result, name: str) -> str:
 
 
 def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
-    """Return the table of configurations: verdict by the rules, score and its factors; `comparisons` are those with
-    the baseline."""
+    """Return the table of configurations: the rules' verdict, the score and the factors of its time; `comparisons`
+    are those of each configuration with the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
@@ -245,8 +246,8 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
 
 
 def _brief_base(name: str) -> str:
-    """Return the baseline's name for below the narrow column's heading 'Against'; of a long setting only the
-    value."""
+    """Return the baseline's name shortened for the space below the heading 'Against' of a narrow column: of a long
+    name that is one setting, 'key=value', only the value."""
     _, equals, value = name.partition("=")
     return value if equals and len(name) > _NARROW and "=" not in value else fit_names([name], 280)[0]
 
@@ -267,8 +268,8 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return a cell with the Olympic mean time, and its interval where an RCP factor normalises the score (else the
-    score's cell has the interval)."""
+    """Return the cell of a result's Olympic mean time. Where an RCP factor normalises the score, this cell also has
+    the mean's interval, which otherwise stands in the cell of the score."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 
@@ -278,21 +279,21 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the normalising
-    factor, or for an own benchmark the chance of a false alarm."""
+    """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the factor that
+    normalises the score, or for a benchmark that is not MLPerf's the chance of a false alarm."""
     share = _failing_share(result)
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
 
 
 def _failing_share(result: Result) -> float | None:
-    """Return the chance that a conforming set fails an own benchmark's RCP (convergence) test; None for official
-    benchmarks."""
+    """Return the chance that a conforming set fails the RCP (convergence) test of a benchmark that is not MLPerf's;
+    None for official benchmarks."""
     convergence = result.score.convergence
     return convergence.failing_share if convergence is not None else None
 
 
 def _factor(result: Result) -> str:
-    """Return the RCP factor that normalises a result's score; '' where no factor does."""
+    """Return the RCP factor that normalises a result's score: '× 1.0321'; '' where the score is not normalised."""
     return f"× {result.score.rcp_factor:.4f}" if result.is_scaled else ""
 
 
@@ -312,14 +313,14 @@ def _final_quality(result: Result) -> float | None:
 
 
 def _peak_bytes(result: Result) -> float | None:
-    """Return the largest resident memory, in bytes, of all runs of a result."""
+    """Return the largest resident memory, in bytes, of all runs of a result; None where no run recorded it."""
     peaks = [run.record.peak_rss_bytes for run in result.runs if run.record and run.record.peak_rss_bytes]
     return max(peaks, default=None)
 
 
 def _time_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the cell of a result's score; without a score, the time of runs that met the target, marked as no
-    score."""
+    """Return the cell of a result's score; without a score, the geometric mean time of the runs that met the target,
+    marked 'no score'."""
     if result.score.score_s is not None:
         unverified = MARKS["unverified"] if result.standing == "unverified" else ""
         beside = (unverified, "" if _factor(result) else _bounds(result, unit))
@@ -331,8 +332,8 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell of the verdict against the baseline; its main text is the ratio where a difference is shown,
-    else a word."""
+    """Return the cell of the verdict of a configuration's comparison with the baseline: where a difference is shown,
+    the ratio as main text ('1.20× faster'); else the verdict, with the ratio below it."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole
@@ -347,7 +348,8 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
-    """Return the notes below the verdict table: its kind of intervals, and the order of its rows."""
+    """Return the notes below the verdict table: how its intervals are made, why some results have none, and the order
+    of its rows."""
     notes = []
     if any(result.interval for result in group):
         notes.append(

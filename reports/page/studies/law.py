@@ -20,7 +20,7 @@ from reports.text.formatting import MISSING, distinct_labels, interval, printabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ModelLaw:
-    """Fitted scaling law with the distinct name of its sweep's model."""
+    """Scaling law of a sweep, with a name of the sweep's model that no other law on the page has."""
 
     name: str
     law: ScalingLaw
@@ -28,8 +28,9 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Comparison of scaling laws at one training FLOP: the normalised entropy of each law by its name, the best
-    first, and the interval of each other law's excess over the best; None for laws with one seed."""
+    """Comparison of scaling laws at one training FLOP (`compute`). `values` are the normalised entropies by the laws'
+    names, the best first; `gaps` are the intervals of the difference of each other law from the best, None where a
+    law has only one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -107,8 +108,9 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
     """Compare fitted scaling laws at the largest training FLOP that all of them cover; None for a single law, or
     where their ranges do not meet.
 
-    The law that is best there is compared with each other law; intervals are at 95 % for all comparisons together
-    (Bonferroni). Sweeps with the same base seed draw the same seeds.
+    The law that is best at that FLOP is compared with each other law; intervals are at 95 % for all comparisons
+    together (Bonferroni). The bootstrap draws the same seeds for sweeps with the same base seed, so these are
+    compared in pairs.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:

@@ -1,7 +1,7 @@
-"""Makes the sections of a study (a set of computed or measured tables): findings, parameters, tables and checks;
-every column names the origin of its numbers.
+"""Makes the page's sections of a study (a set of computed or measured tables): findings, parameters, tables and
+checks; every column names the origin of its numbers.
 
-Commands that make a study print it, too; the page adds the chart of the study's kind.
+Commands that make a study print the same blocks, but only the page has the chart of the study's kind.
 """
 
 from reports.document.blocks import Block, Prose
@@ -15,10 +15,10 @@ from rules.records.study import StudyRecord
 
 
 def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tuple[PageSection, ...]:
-    """Return a page section per table of a study, with its chart; the first also has the findings, the last the
-    parameters and checks behind them.
+    """Return a page section per table of a study: the table and, where the study's kind has one, its chart. The first
+    section has the findings as well, the last one the parameters and the checks.
 
-    Without `has_step` the findings do not suggest the next command, which the page's head then does.
+    Without `has_step` the findings leave out the next command, for a page whose head suggests it.
     """
     details = details_of(study.kind)
     made, draw = [], details.chart

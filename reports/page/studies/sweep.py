@@ -24,7 +24,8 @@ _Estimate = tuple[float, tuple[float, float] | None]
 
 @dataclass(frozen=True, slots=True)
 class _SweptQuantity:
-    """Quantity of a sweep's configurations that a chart shows, and the function that formats it."""
+    """Quantity of a sweep's configurations that a chart shows: its title and unit, the function that formats a value,
+    and the function that estimates the quantity of a configuration."""
 
     key: str
     title: str
@@ -87,7 +88,7 @@ def _peak_gib(row: SweepRow) -> _Estimate | None:
 
 
 def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
-    """Return a geometric mean with its interval, both in units of `scale`; None without a mean."""
+    """Return a geometric mean and the ends of its interval, all divided by `scale`; None without a mean."""
     if summary is None:
         return None
     bounds = summary.interval
