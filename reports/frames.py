@@ -56,7 +56,7 @@ class Frames:
     problems: tuple[str, ...]
 
     def __getattr__(self, name: str) -> pd.DataFrame:
-        """Return the data frame of a single kind of measurement, by the table's name."""
+        """Return the data frame of a single kind of measurement, such as throughput, by the name of its table."""
         details: Mapping[str, pd.DataFrame] = {} if name == "details" else self.details
         if name not in details:
             raise AttributeError(f"{name!r} is no table here; those of kinds of measurement are {', '.join(details)}")
@@ -64,11 +64,12 @@ class Frames:
 
 
 def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
-    """Read all results at or below `paths`: run sets, anyone's result directories and logs, measurements, exports.
+    """Read all results at or below `paths`: run sets, result directories and logs of any harness, measurements, and
+    JSON exports (`report --format json`).
 
     Every set is read, judged and scored once. `benchmark_file` defines a user's own benchmark; with `second_opinion`
-    the official MLPerf checker is run too. An export (`report --format json`) has no findings. Raises InputError
-    where a path holds no results, or an export is damaged.
+    the official MLPerf checker is run too. A JSON export has no findings. Raises InputError where a path holds no
+    results, or an export is damaged.
     """
     given = [Path(path) for path in paths]
     exports = [read_document(path) for path in given if is_document(path)]
@@ -94,8 +95,9 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
 
 
 def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
-    """Read every measurement (not a run to a target) that can be read, kind by kind; a measurement to which several
-    paths lead is read once. Damage found in files is added to `problems`."""
+    """Read every measurement that can be read, kind by kind (runs that train to a target quality are not
+    measurements); a measurement to which several paths lead is read once. Damage found in files is added to
+    `problems`."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
         for kind, folders in found.measurements.items():
@@ -109,7 +111,7 @@ def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
     """Compare each result of `news` with the baseline `base`: a data frame with a row per compared quantity (such as
-    a factor of the time), with ratio or difference, interval and verdict.
+    the time to train or the throughput), with ratio or difference, interval and verdict.
 
     `min_effect` is the smallest difference of interest, by default 0.03 for times and 0.001 for AUC. Raises
     InputError where a path holds no results, `base` several sets, or one of `news` is of another benchmark, target,

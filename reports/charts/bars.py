@@ -1,7 +1,8 @@
-"""Draws charts of stacked horizontal bars: the time of each run, the phases of one training step, and costs.
+"""Draws charts of stacked horizontal bars: the time of each run, the phases of one training step, and one cost per
+row, such as the time per step under each sharding of embedding tables.
 
 The time of a run is split into training, evaluation and other, as far as the run's log separates them; the time of a
-phase into the time that it would take at its roofline ceiling, and the time beyond that.
+phase into the time that it would take at its roofline ceiling, and the time beyond it.
 """
 
 from collections.abc import Sequence
@@ -50,8 +51,9 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
 def cost_figure(
     bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw a bar per cost, such as seconds per step. The axis, named `axis`, shows bar lengths times `scale`; `bound`
-    is an optional vertical line: its position, in the unit of the bar lengths, and its words in the legend."""
+    """Draw a bar for each cost, such as the time per step under one sharding of embedding tables. The axis, named
+    `axis`, shows bar lengths times `scale`; `bound` is an optional vertical line, given by its position in the unit
+    of the bar lengths and its words in the legend."""
     keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
     at = None if bound is None else bound[0]
     return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)
@@ -64,9 +66,9 @@ def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
 def _draw(
     rows: Sequence[Bar], scale: float, axis: str, width: float, note: float, bound: float | None = None
 ) -> Plot:
-    """Draw bars as rows, on an axis that shows bar lengths times `scale`. On a drawing wider than 600 px, `note` px
-    are kept free at the right, where each bar's words are printed. `bound` is the position of a vertical line, in the
-    unit of the bar lengths."""
+    """Draw a row for each bar, on an axis that shows bar lengths times `scale`. On a drawing wider than 600 px, a
+    margin of `note` px at the right holds the words of each bar. `bound` is the position of an optional vertical
+    line, in the unit of the bar lengths."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name * svg.BOLD + 12, width / 3))

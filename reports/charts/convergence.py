@@ -29,9 +29,9 @@ def convergence_figure(
     """Draw one line per run: the quality `metric`, such as 'ROC AUC', over the epochs, time or samples that `x_name`
     names.
 
-    Where several configurations are drawn, `names` are their names by colour number. `same_as` is the id of another
-    figure on the page with the same curves at the same pixels, which are then reused: between epochs and samples only
-    the axis differs.
+    Where several configurations are drawn, `names` maps the colour number of each to its name. `same_as` is the id of
+    another figure on the page whose curves lie at the same pixels and are then reused: a chart over epochs and one
+    over samples differ only in the numbers on the x axis.
     """
     fates = {line.fate for line in lines}
     keys = figure.curve_keys(names)

@@ -1,5 +1,5 @@
-"""Draws the chart of why one configuration is slower or faster than another: a bar on a log2 axis per factor of the
-time."""
+"""Draws the chart of why one configuration trains slower or faster than the baseline: a bar on a log2 axis for the
+time to train, and one for each quantity that it is computed from, such as samples to converge."""
 
 import math
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Bar of one factor of the time, such as throughput: the ratio by which the factor changes the time (above 1 is
-    slower than the baseline), and the ends of the ratio's interval, each None where it is unknown."""
+    """Bar of the time to train, or of a quantity that it is computed from, such as throughput: the ratio by which
+    this quantity changes the time against the baseline (above 1 is slower than the baseline), and the ends of the
+    ratio's interval, each None where it is unknown."""
 
     name: str
     time_ratio: float | None
@@ -38,8 +39,8 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Panel of a chart of ratios to the baseline: either one configuration with a bar per factor of its time, or many
-    configurations with a bar for the time of each."""
+    """Panel of a chart of ratios to the baseline: either one configuration, with a bar for the time to train and for
+    each of its factors, such as throughput, or many configurations with a bar for the time to train of each."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -48,8 +49,8 @@ class FactorPanel:
 def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw panels of bars from top to bottom: a panel per configuration with a bar per factor of its time, or a
-    single panel with a bar per configuration."""
+    """Draw panels of bars from top to bottom: a panel per configuration with a bar for the time to train and for each
+    of its factors, such as throughput, or a single panel with one bar per configuration."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
@@ -67,8 +68,8 @@ def _kind(bar: FactorBar) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Return the (low, high) of the log2 axis: it holds 0 (ratio 1, no change), all ratios, and the ends of their
-    intervals, but of these ends none beyond a ratio of 64 or below 1/64."""
+    """Return the (low, high) of the log2 axis, with some room at both ends: it holds 0 (ratio 1, no change), all
+    ratios, and the ends of their intervals, where an end beyond 64 or below 1/64 counts as 64 or 1/64."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -132,8 +133,8 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
 def _beside_heads(
     at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Return the pieces, as (top, bottom) in px, of a vertical grid line at x = `at` px, which is interrupted where
-    it would strike through the name of a panel; `heads` are the width and the top of each name in px."""
+    """Return the vertical pieces, as (top, bottom) in px, of a grid line at x = `at` px that leaves out the names of
+    panels which it would cross; `heads` has the width and the top of each name in px."""
     starts, stops = [top], []
     for width, head in heads:
         if width > at - 4:
@@ -164,7 +165,7 @@ def _bar(bar: FactorBar, words: str, x: svg.Scale, top: float, width: float, *, 
 
 
 def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:
-    """Draw the interval of a factor's ratio as a line, cut off at the ends of the axis."""
+    """Draw the interval of a bar's ratio as a line, cut off at the ends of the axis."""
     if bar.low is None or bar.high is None:
         return Markup()
     a, b = (min(max(x(_log2(end)), x.start), x.stop) for end in (bar.low, bar.high))

@@ -79,8 +79,8 @@ def hue(index: int) -> str:
 
 
 def curve_keys(names: Mapping[int, str]) -> list[LegendKey]:
-    """Return the legend of a chart of curves: an entry for each configuration in `names`, which are by colour number,
-    or the one entry 'one run' where `names` is empty."""
+    """Return the legend of a chart of curves: an entry for each configuration in `names`, which maps colour numbers
+    to names, or the one entry 'one run' where `names` is empty."""
     return [LegendKey(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
         LegendKey(mark="curve", words="one run")
     ]

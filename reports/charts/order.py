@@ -1,6 +1,6 @@
-"""Draw the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
+"""Draws the chart of when runs were made: one horizontal bar per run or attempt over clock time, in order of start.
 
-Gaps, overlaps and attempts that left no result show a reader whether runs were selected.
+Gaps, overlaps and attempts that left no result help a reader to see whether only favourable runs were kept.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ KEYS = (
 
 
 def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[figure.Caption]) -> figure.Figure:
-    """Draw a bar over clock time for each run of `spans`, which are sorted by start time."""
+    """Draw a bar over clock time for each run or attempt in `spans`, which are sorted by start time."""
     kinds = {span.kind for span in spans}
     keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
     return figure.draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)

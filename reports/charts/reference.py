@@ -1,6 +1,7 @@
 """Draws the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
 
-Several results are marked with numbers that the legend names; results whose marks would overlap stand side by side.
+If several results are drawn, and at most MOST_NUMBERED, their marks have numbers that the legend explains; results
+whose marks would overlap stand side by side.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Largest number of results that are marked with a number each, and largest number of results that have a mark each:
-beyond that number, accepted results at the same pixel share one mark."""
+"""Maximum number of results up to which each mark has a number, and maximum number up to which each result has a mark
+of its own: with more results, accepted results at the same pixel share one mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceLevel:
     """Reference convergence point at one batch size: mean and standard deviation of the epochs (or samples) to
-    converge, and the fewest that the rules accept."""
+    converge, and the fewest with which the rules accept a result."""
 
     batch_size: float
     mean: float
@@ -35,7 +36,7 @@ class ReferenceLevel:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultMark:
     """Mark of one result in the chart of reference convergence points: its mean epochs (or samples) to converge, and
-    whether the convergence rules accept these."""
+    whether the result passes the convergence rules."""
 
     name: str
     hue: int

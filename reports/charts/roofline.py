@@ -92,7 +92,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _labels(dots: Sequence[RooflineDot], x: svg.Scale, y: svg.Scale, *, below: float) -> Markup:
-    """Write the name of each dot next to it, below the roofline, moved down until no name covers another."""
+    """Write the name of each dot next to the dot, below the roofline, moved down until no name covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []
     for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):

@@ -1,11 +1,11 @@
 """Draws dot strips of any measured quantity: one dot per repetition (run or process), and one strip per
 configuration.
 
-Filled dots count for the score, open dots were left out of it, such as the fastest and the slowest run, and crosses
-are repetitions that failed; the thick tick is the mean, and the band behind the dots is the mean's interval.
-Evaluations come at fixed steps, so values are often equal, and the dots of equal values are spread out vertically.
-Where there is only one strip, its dots are numbered; where there are a few, their names stand above them, and where
-there are many, at their left, in less height.
+A filled dot counts for the score, an open dot was left out of the score, such as the fastest and the slowest run, and
+a cross is a repetition that failed; the thick tick is the mean, and the band behind the dots is the mean's interval.
+Evaluations come at fixed steps, so values are often equal, and the dots of equal values are spread out vertically. In
+a drawing of one strip, the dots are numbered; in one of a few strips, the names of strips stand above them, and in
+one of many, at their left, which takes less height.
 """
 
 import math
@@ -24,8 +24,8 @@ MOST_TALL = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StripDot:
-    """Dot of a dot strip, mostly one repetition (run or process); `value` is None or infinite where the repetition
-    has no value, such as the time of a run that did not converge."""
+    """Dot of a dot strip, usually one repetition (run or process) of a configuration; `value` is None or infinite
+    where the repetition has no value, such as the time of a run that did not converge."""
 
     label: str
     value: float | None
@@ -35,8 +35,8 @@ class StripDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """Dot strip, mostly of one configuration: its repetitions, their mean with the words above it, and the ends of
-    the mean's interval."""
+    """Dot strip, usually of one configuration: a dot per repetition, the mean of the repetitions with the words
+    printed above it, and the ends of the mean's interval."""
 
     name: str
     hue: int
@@ -60,8 +60,8 @@ class Strip:
 class Quantity:
     """Quantity that dot strips show: its axis name with the unit, and the function that formats tick labels.
 
-    `is_ratio`: ratios of values are meaningful, so the axis may be logarithmic. `missing` are the words above the
-    repetitions without a value.
+    `is_ratio`: ratios of values are meaningful, so the axis may be logarithmic. `missing` are the words printed above
+    the crosses of repetitions that have no value.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Draws charts with one line per series and a logarithmic x axis, such as the number of ranks, a link's speed or a
-rate."""
+"""Draws charts with one line per series, over a quantity on a logarithmic x axis, such as the number of ranks, a
+link's speed or a rate."""
 
 from collections.abc import Callable, Sequence
 

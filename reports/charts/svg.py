@@ -235,10 +235,10 @@ class LogScale(Scale):
 
 
 def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
-    """Return a scale of px that holds all values with some room; logarithmic where values differ by a factor of 8 or
-    more.
+    """Return the scale from values to positions between `start` and `stop` px; it holds all values with some room,
+    and is logarithmic where values differ by a factor of 8 or more.
 
-    Never logarithmic without `is_ratio`: for some quantities only differences have a meaning.
+    Without `is_ratio`, for quantities of which only differences have a meaning, the scale is always linear.
     """
     if not values:
         return Scale(0.0, 1.0, start, stop)

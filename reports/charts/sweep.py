@@ -25,12 +25,12 @@ def sweep_figure(
     is_ratio: bool = True,
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw panels, each a name and the dots of a quantity over the swept setting `axis`, which is given as its name
-    and its values as text; the x of a dot is what `places` returns for the value.
+    """Draw one panel for each name in `panels`, with dots of a quantity over the swept setting `axis`, which is given
+    as its name and its values as text; the x of a dot is what the function `places` returns for the value.
 
     `quantity` is the name of the y axis and the function that formats its tick labels. With `is_ratio`, ratios of the
-    quantity's values are meaningful, and the y axis starts at 0 or is logarithmic; otherwise only differences are,
-    and the y axis covers only the range of the values.
+    quantity's values have a meaning, and the y axis starts at 0 or is logarithmic; otherwise only differences have
+    one, and the y axis covers only the range of the values.
     """
     shown = [dot for _, dots in panels for dot in dots]
     keys = [LegendKey(mark="dot-counted", words="configuration")]

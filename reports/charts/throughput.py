@@ -17,8 +17,8 @@ def throughput_figure(
 ) -> figure.Figure:
     """Draw one line per run through points (samples trained at the end of a block, samples/s inside the block).
 
-    A block lies between two evaluations. `names` are the configurations' names by colour number, where several are
-    drawn.
+    A block of training lies between two evaluations. Where several configurations are drawn, `names` maps the colour
+    number of each to its name.
     """
     samples, rates = zip(*(point for line in lines for point in line.points), strict=True)
     middle = sorted(rates)[len(rates) // 2]

@@ -20,7 +20,7 @@ _LAW_POINTS = 48
 
 Place = tuple[float, float]
 MakeScale = Callable[[float, float], svg.Scale]
-"""Function that makes an axis scale between two positions in px."""
+"""Function that makes the scale of an axis from the positions of its two ends in px."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,8 +37,8 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Series of an x-y chart: dots of one colour, joined by a line in the order of x, or by the curve of a fitted
-    `law`."""
+    """Series of an x-y chart: dots of one colour, joined by a line in the order of x, or by the curve of the fitted
+    function `law`."""
 
     name: str = ""
     hue: int = 0
@@ -51,8 +51,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Curve of one run in an x-y chart: its points in order, and how the run ended. The `fate` 'failed' puts a cross
-    at the curve's end, any other a dot; without a fate only a curve of a single point has a dot."""
+    """Curve of one run in an x-y chart: its points in order, and how the run ended. If the `fate` of the run is
+    'failed', there is a cross at the curve's end, for any other fate a dot; if it is '', only a curve of a single
+    point has a dot."""
 
     hue: int
     points: tuple[Place, ...]
@@ -62,8 +63,8 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartAxis:
-    """Axis of an x-y chart: name, scale between two px, format of tick labels; `places` are values to label in place
-    of round ones."""
+    """Axis of an x-y chart: name, function that makes the scale, format of tick labels; `places` are values to label
+    in place of round values."""
 
     name: str
     scale: MakeScale
@@ -97,8 +98,8 @@ def xy_figure(
 ) -> Figure:
     """Draw x-y panels of equal height side by side, as many in a row as the page is wide enough for.
 
-    Without legend entries (`keys`), the legend names the series. `same_as` is the id of another figure on the page
-    with the same curves at the same pixels, which are then reused.
+    `keys` are the legend's entries, by default one for each series. `same_as` is the id of another figure on the page
+    whose curves lie at the same pixels and are then reused.
     """
     height = panels[0].height
     keys = keys or [
@@ -130,8 +131,8 @@ def up_to(last: float) -> MakeScale:
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Return the function that makes the scale of an axis from 0, so that heights can be compared; of a logarithmic
-    axis where values differ by 8 times or more."""
+    """Return the function that makes the scale of an axis: linear from 0, so that heights can be compared, but
+    logarithmic where the largest value is at least 8 times the smallest."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)

@@ -1,1 +1,1 @@
-"""Documents for output: blocks (tables, charts, paragraphs) in which every string is ready to print."""
+"""Documents for output: blocks (tables, charts, paragraphs) in which every string is formatted and ready to print."""

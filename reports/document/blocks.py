@@ -80,7 +80,8 @@ class Table:
 
     @property
     def is_long(self) -> bool:
-        """Whether a table scrolls in a box of its own, under a fixed head; tables of verdicts never do."""
+        """Whether a table scrolls in a box of its own, under a fixed head: those of more than 30 rows do, but for
+        tables of verdicts, which are always shown whole."""
         return len(self.rows) > 30 and self.style != "verdicts"
 
     @property
@@ -272,8 +273,8 @@ class FindingEntry:
 
     @property
     def sentence(self) -> str:
-        """Texts of a finding as one line: 'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected
-        1e-08'."""
+        """Texts of a finding of a rule check as one line: 'opt_adagrad_epsilon is not what Closed allows; found
+        1e-07; expected 1e-08'."""
         said = (("", self.what), ("found ", self.found), ("expected ", self.expected))
         return "; ".join(f"{word}{text}" for word, text in said if text)
 
@@ -281,7 +282,7 @@ class FindingEntry:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
     """All findings of one rule. `title` says what the rule demands, and that this is not met; `more` says how many
-    further findings have no row."""
+    further findings are not listed in `rows`."""
 
     id: str
     code: str

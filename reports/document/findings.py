@@ -40,9 +40,9 @@ def group_findings(
     """Return findings in groups, one per severity and rule: errors first, and rules of one severity in the order in
     which they were judged. Findings that are equal but for their places share a row.
 
-    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings have no
-    row. `name_places` and `name_labels` join the places and the labels of the findings in a row. The findings are
-    about `num_labels` configurations, or other things that `label_noun` names.
+    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings are beyond
+    that maximum. `name_places` and `name_labels` join the places and the labels of the findings in a row. The
+    findings are about `num_labels` configurations, or other things that `label_noun` names.
     """
     by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -74,8 +74,8 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """Return in words the rules that findings of one severity break, the first few of many; empty where no rule is
-    broken.
+    """Return in words the rules that findings of one severity break; of many rules, the first few and the number of
+    the others. '' where no rule is broken.
 
     An example is 'demanded but not met: CA101 (evaluations come as often as the benchmark says)'.
     """

@@ -61,7 +61,8 @@ class PageView:
     """Rows of the page's head: machine, date, command, code, differences, noise and the next command, in this
     order."""
     is_brief: bool = False
-    """Whether the page is a one-sheet summary for a decision (`report --summary`)."""
+    """Whether the page is a summary on one sheet of paper, on which to base a decision (`report --summary`)."""
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
-    """Sections on profiles and studies, which belong to no group of results."""
+    """Sections on profiles and studies (tables of computed or measured numbers without a training run to a target),
+    which belong to no group of results."""

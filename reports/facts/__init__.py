@@ -1,2 +1,2 @@
-"""Computed facts about results: energy, noise, traffic, profiles, checkpoints, ranks, scaling laws, reference
-convergence points."""
+"""Facts computed from results: energy, noise, traffic between ranks, profiles, checkpoints, numbers of ranks, scaling
+laws, reference convergence points."""

@@ -1,5 +1,5 @@
-"""Makes a study of the checkpoints that runs and measurements wrote: bytes, times, and the best interval between
-them."""
+"""Makes a study (table and findings) of the checkpoints that runs and measurements wrote: bytes, times, and the best
+interval between checkpoints."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,15 @@ from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
-"""Values of one configuration in the checkpoint study, by the names of the study's columns."""
+"""Values of one configuration in the table of the checkpoint study, by the names of the table's columns."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""Smallest published factors by which Check-N-Run reduces the bytes written and the storage capacity of
+"""Smallest factors by which the paper Check-N-Run reports to reduce the bytes written and the storage capacity of
 checkpoints."""
 _MOST_SIZES = 2
-"""Most configurations whose checkpoint sizes and times a sentence gives; with more, only the table has them."""
+"""Maximum number of configurations up to which a sentence gives the sizes and times of their checkpoints; of more
+configurations only the table gives them."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
     "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
@@ -37,8 +38,8 @@ _MODELLED: Mapping[str, tuple[str | None, Origin]] = {
 
 
 def read_checkpoints(results: Sequence[Result]) -> list[Row]:
-    """Return a row of checkpoint values for each result that recorded checkpoints, those with the most bits per value
-    first."""
+    """Return a row of checkpoint values for each result that recorded checkpoints; the results with the most bits per
+    embedding value stored come first."""
     rows = []
     for result in results:
         records = (getattr(each.record, "checkpoints", None) for each in result.repetitions)
@@ -60,9 +61,9 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Return the values of one configuration in the checkpoint study, over all checkpoints of its processes: bytes
-    written are sums, bytes to restore and on disk the largest, times medians; but the times of waiting, which are
-    mostly zero, and of restoring are means."""
+    """Return one configuration's row of the checkpoint study, over all checkpoints of its processes: bytes written
+    are sums, bytes to restore and on disk are maxima, and times are medians, except that the time of waiting (mostly
+    zero) and the time of restoring are means."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
@@ -93,9 +94,9 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words the number and size of checkpoints and how long each holds training up; how many times fewer
-    bytes they write, and take to restore, than checkpoints of all rows in 32 bits, and why not fewer; and the
-    published factors.
+    """Return in words the number and size of checkpoints and how long each holds training up; by what factor they
+    take fewer bytes, to write and to restore, than checkpoints of all rows in 32 bits; what limits that factor; and
+    the factors that the paper Check-N-Run published.
 
     The bytes to restore are the most that had to be stored so that the newest checkpoint could be restored. ''
     without checkpoints.
@@ -169,8 +170,8 @@ def row_words(row: Row) -> str:
 
 
 def hold_against_published(rows: Sequence[Row]) -> str:
-    """Return a sentence that compares the bytes saved by the best configuration's checkpoints with those that
-    Check-N-Run published, and names what limits the saving."""
+    """Return a sentence that compares the bytes saved by the best configuration's checkpoints with the saving that
+    the paper Check-N-Run published, and names what limits the saving here."""
     best = max(rows, key=lambda row: row["All, × fewer"])
     is_shown = best["All, × fewer"] >= _WRITTEN and best["To restore, × less"] >= _LEAST_CAPACITY
     rest = 1 - best["Embeddings written"] / max(best["All written"], 1)
@@ -200,8 +201,8 @@ def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
 
 
 def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> StudyRecord | None:
-    """Make the study of all checkpoints that results recorded; None where none was recorded. `mtbf_s`: mean time
-    between failures."""
+    """Make a study (table and findings) of all checkpoints that the results recorded; None where no result recorded
+    any. `mtbf_s` is the mean time between failures in seconds, for which the best interval is computed."""
     rows = read_checkpoints(results)
     if not rows:
         return None

@@ -1,5 +1,5 @@
-"""Reads energy from run.json and throughput.json: measured by a hardware counter or a command, else the reason why
-not."""
+"""Reads the energy of runs from run.json and of measurements from throughput.json: joules measured by a hardware
+counter or a command, or the reason why energy was not measured."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ def measured_j(energy: EnergyRecord | None) -> float | None:
 
 
 def mean_energy_j(result: Result) -> float | None:
-    """Return the mean measured energy of a result's converged runs, or of its processes, in joules; None unless all
-    have it."""
+    """Return the mean measured energy of a result's converged runs, or of its processes, in joules; None unless the
+    energy of every one of them was measured."""
     measured = [measured_j(getattr(each.record, "energy", None)) for each in result.samples]
     known = [energy_j for energy_j in measured if energy_j is not None]
     return sum(known) / len(known) if known and len(known) == len(measured) else None
@@ -29,7 +29,7 @@ def mean_energy_j(result: Result) -> float | None:
 def energy_per_sample_j(result: Result) -> float | None:
     """Return joules per sample: mean energy over mean samples of a result's converged runs, or of its processes.
 
-    Energy of evaluations is included. None unless all have energy and samples.
+    Energy of evaluations is included. None unless both energy and samples are known for all runs or processes.
     """
     energy_j = mean_energy_j(result)
     samples = [
@@ -47,8 +47,8 @@ def energy_text(energy_j: float | None) -> str:
 
 
 def compare_energy(base: Result, new: Result) -> str:
-    """Return two results' energy in words, 'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; ''
-    unless energy and samples of both are known."""
+    """Return in words the mean energy and the samples per joule of two results that are compared: 'energy, measured,
+    means: base 12 kJ and 85 samples/J, new 10 kJ …'; '' unless energy and samples of both results are known."""
     words = [
         f"{name} {energy_text(mean_energy_j(side))} and {1 / per_sample_j:.3g} samples/J"
         for name, side in (("base", base), ("new", new))

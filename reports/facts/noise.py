@@ -1,4 +1,5 @@
-"""Computes the noise of a result set: each factor's share of the spread of its times, and its detectable difference.
+"""Computes the noise of a result set: the shares of convergence, speed and overhead in the spread of its times to
+train, and the smallest difference to another set that can be detected.
 
 The page, `score` and `run` show it before any comparison. As in verdicts, a spread is never taken as smaller than the
 resolution of the evaluations, and a detectable difference never as smaller than the smallest effect of interest.
@@ -34,8 +35,8 @@ quantity."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """Shares of the factors in the variance of log time to train, which add up to 1; a factor that offsets others is
-    below 0."""
+    """Shares of convergence, speed and overhead in the variance of the logarithm of the time to train. The three add
+    up to 1; one of them that offsets the others is below 0."""
 
     convergence: float
     speed: float
@@ -61,8 +62,9 @@ class Smallest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """Noise of a set with `num_runs` converged runs: the factors' shares of the spread of its times, and the
-    detectable differences in time and in throughput; each is None where runs are too few, or logs lack a value."""
+    """Noise of a set with `num_runs` converged runs: the shares of convergence, speed and overhead in the spread of
+    its times, and the detectable differences in time and in throughput; each is None where runs are too few, or logs
+    lack a value."""
 
     num_runs: int
     shares: Shares | None
@@ -71,8 +73,8 @@ class Noise:
 
 
 def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Mapping[str, float]) -> Noise:
-    """Return the noise of converged runs: each factor's share of the spread of their times, and the detectable
-    difference between two sets of as many runs."""
+    """Return the noise of converged runs: the shares of convergence, speed and overhead in the spread of their times,
+    and the differences in time and throughput that can be detected between two sets of as many runs."""
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
@@ -109,8 +111,8 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 
 
 def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
-    """Return the 95 % range of the true standard deviation, as factors of the standard deviation measured from
-    `num_runs` runs, at least 2.
+    """Return the ends of the 95 % range of the true standard deviation, as multiples of the standard deviation
+    measured from `num_runs` runs, at least 2.
 
     `degrees` are the degrees of freedom, by default one fewer than runs.
     """
@@ -127,8 +129,9 @@ def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a result was measured on a noisy machine: a check beforehand warned of load, a run is an outlier
-    in speed, or the speed varied much (`is_speed_unsteady`) between its runs or processes."""
+    """Return whether a result was measured on a noisy machine: the check of the environment before the first run
+    warned of load, a run is an outlier in speed, or the speed varied much (`is_speed_unsteady`) between its runs or
+    processes."""
     checks = () if result.asked is None else result.asked.preflight
     if any(check.name == "load" and check.status == "warning" for check in checks):
         return True

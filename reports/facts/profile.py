@@ -16,7 +16,8 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
-    """Return the different profiles of training steps recorded in folders, at most _MAX_PROFILES."""
+    """Return the profiles of training steps recorded in folders, equal ones once; of the folders, only the first
+    _MAX_PROFILES are read."""
     found: list[ProfileRecord] = []
     for folder in islice(folders, _MAX_PROFILES):
         record = read_record(folder / PROFILE_FILE, ProfileRecord, [])
@@ -26,8 +27,8 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
-    """Return, for each limit ('compute', 'memory', 'gather', 'overhead'), the limit and the share of a training
-    step's time in phases that it binds; a limit without a share is left out."""
+    """Return pairs of a limit ('compute', 'memory', 'gather', 'overhead') and the share of a training step's time in
+    the phases that this limit bounds; a limit without a known share is left out."""
     shares = record.step.computed.bound_shares
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 

@@ -26,8 +26,9 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware, and all settings but those of ranks, threads, matrix products, the exchange between ranks and the
-    global batch size: equal in configurations that are compared in ranks, threads or their exchange."""
+    """Hardware, and all settings except the number of ranks and of threads, the method of matrix products, the
+    formats and sharding of the exchange between ranks, and the global batch size. Configurations are compared over
+    ranks, threads or exchange only where these are equal."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -65,8 +66,8 @@ class RankedSet:
 
 
 def ranked_set(result: Result) -> RankedSet | None:
-    """Return a result as a row of the scaling table; None where the set's record does not say how many ranks it
-    had."""
+    """Return a result as a row of the scaling table; None where the record of its run set does not state the number
+    of ranks."""
     record = result.asked
     config = {key: value for key, (value, _) in config_texts(record).items()}
     ranks = config.get("runtime.ranks", "")

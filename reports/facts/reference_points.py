@@ -1,5 +1,5 @@
-"""Finds the benchmark definition that a result set is judged by, and the reference convergence points (RCPs) of its
-test."""
+"""Finds the benchmark definition that a result set is judged by, and the reference convergence points (RCPs) that its
+convergence is tested against."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ MAX_DEFINITION_BYTES = 64 << 10
 
 
 def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
-    """Return a set's benchmark definition, None if there is none, and the reference convergence points of its
-    round."""
+    """Return a result set's benchmark definition, None if there is none, and the reference convergence points of the
+    MLPerf round that the set is judged by."""
     try:
         benchmark = find_definition(_named(result), None, _definition_file(result))
     except DefinitionError:
@@ -55,7 +55,8 @@ def _definition_file(result: Result) -> Path | None:
 
 
 def _named(result: Result) -> NamedBenchmark:
-    """Return name and version of the benchmark that a set was judged as: the version that most of its logs state."""
+    """Return the name and version of the benchmark that a result set was judged as; the version is the one that most
+    of its logs state."""
     versions = [run.benchmark_version for run in result.score.runs]
     return NamedBenchmark(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
 

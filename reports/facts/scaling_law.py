@@ -29,7 +29,7 @@ class Size:
 
     @property
     def entropy(self) -> float:
-        """Mean normalised entropy of one model size over its seeds."""
+        """Mean normalised entropy, over all seeds, of one model size."""
         return sum(self.entropies) / len(self.entropies)
 
 
@@ -60,9 +60,9 @@ class ScalingLaw:
     """Scaling law fitted to several sizes of a model; where none could be fitted, `fitted` is None and `why_not` is
     the reason.
 
-    Laws with equal `data` are drawn on one chart; `data` is None where nothing was measured. `seed` is that of the
-    bootstrap. `num_beaten` is the number of configurations that were left out because another one with equal training
-    FLOP, for example with another learning rate, was better.
+    Laws with equal `data` are drawn on one chart; `data` is None where nothing was measured. `seed` is the random
+    seed of the bootstrap. `num_beaten` is the number of configurations that were left out because another
+    configuration with equal training FLOP, for example with another learning rate, was better.
     """
 
     sizes: tuple[Size, ...]
@@ -82,8 +82,9 @@ class ScalingLaw:
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
     """Fit a scaling law to the configurations that were measured with the largest number of seeds.
 
-    Of several configurations with training FLOP equal within 10 % the best is used, since the learning rate may vary,
-    too. `fitted` is None where the sizes do not follow a law. `seed` is that of the bootstrap.
+    Of several configurations with training FLOP equal within 10 %, as where only the learning rate differs, the best
+    is used. In the returned law, `fitted` is None where the sizes do not follow a law. `seed` is the random seed of
+    the bootstrap.
     """
     known = [
         (label, found.measured)

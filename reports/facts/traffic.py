@@ -34,8 +34,8 @@ def traffic_words(traffic: TrafficRecord) -> str:
 
 
 def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
-    """Return the seconds of a training step in which a rank did not wait for others: step minus waiting; None if
-    unknown or negative."""
+    """Return the seconds of a training step in which a rank did not wait for other ranks: the step's time `step_s`
+    minus the times `waited_s`; None if one of these is unknown, or the difference is negative."""
     known = [value for value in waited_s if value is not None]
     if step_s is None or len(known) < len(waited_s):
         return None

@@ -1,2 +1,2 @@
-"""Presentation of single kinds of measurement and study on terminal and page, in a module named after each kind; the
-module `details` defines what they may present."""
+"""Presentation, on terminal and page, of what only some kinds of measurement or study (tables of computed or measured
+numbers) have, in a module named after each kind; the module `details` defines what may be presented."""

@@ -1,5 +1,5 @@
-"""Defines what a kind of measurement or study may show in addition to the common parts of output; all of it is
-optional.
+"""Defines what a kind of measurement, such as throughput, or of study (tables of computed or measured numbers) may
+show in addition to the common parts of output; all of it is optional.
 
 To be shown in a table, a chart of every process, comparisons, a page and files, a kind of measurement needs only its
 record type, whose `Measure` describes the compared quantity. Further presentation is the constant DETAILS of a module
@@ -23,19 +23,21 @@ Lines = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
-    """Additional presentation of one kind of measurement or study.
+    """Additional presentation of one kind of measurement, such as throughput, or of study (tables of computed or
+    measured numbers).
 
     For measurements: `lines` makes a result's named values for a terminal. `columns` follow the compared quantity in
-    a page's table of results, in place of the means of the other recorded quantities; of these, `hidden` are left
-    out. `blocks` makes the blocks below the table, with ids that begin with the given id. `answer` makes the title of
-    a page that has only this kind. `following` returns the options of `versus` for the comparison to make next after
-    a single result, and its purpose; None where there is none to make.
+    a page's table of results, in place of the means of the other recorded quantities; the quantities named in
+    `hidden` have no such column. `blocks` makes the blocks below the table, with ids that begin with the given id.
+    `answer` makes the title of a page whose results are all of this kind. `following` returns, after a single result,
+    the options of the command `versus` for the comparison to make next, and its purpose; None where there is none to
+    make.
 
     For studies: `chart` draws a table of the study, with the given id. `modelled` names the devices that the study
     models in place of those of the machine that computed it; '' where the study does not name them. The first
     `num_leading` findings of the study stand before its first chart and table, the others below; if None, all stand
-    before. With `is_answer`, the other results on the page were measured for the study: its title becomes that of the
-    page, and its sections come first.
+    before. With `is_answer`, the study is the answer that the other results on the page were measured for: the page
+    has the study's title, and the study's sections come first.
 
     `terms` are entries of the glossary.
     """
@@ -58,8 +60,8 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return the additional presentation of a kind of measurement (such as throughput) or study; NO_DETAILS where it
-    has none."""
+    """Return the additional presentation of a kind of measurement (such as throughput) or of study (computed or
+    measured tables); NO_DETAILS for a kind that has none."""
     if kind in (places := find_places("shown")):
         found = load_place(places[kind])
     elif kind in {module.name for module in iter_modules(reports.kinds.__path__)}:
@@ -71,7 +73,7 @@ def details_of(kind: str) -> Details:
 
 
 def own_blocks(results: Sequence[Result], id_: str) -> list[Block]:
-    """Return the additional blocks (tables, charts) of a page for each kind of measurement among some results."""
+    """Return the blocks (tables, charts) that the kinds of measurement among `results` add to a page."""
     made: list[Block] = []
     for kind in dict.fromkeys(result.kind for result in results):
         if (blocks := details_of(kind).blocks) is not None:

@@ -1,4 +1,5 @@
-"""Presents studies of inference (forward passes): draws the parts of a batch in a roofline chart."""
+"""Presents studies of inference (tables on the forward pass of a model): draws the parts of a batch in a roofline
+chart."""
 
 from collections.abc import Mapping
 
@@ -10,15 +11,15 @@ from reports.text.formatting import count, printable, si
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 CEILINGS = ("matrix products", "memory", "cache")
-"""Names of the study's parameters that are the roofline's ceilings: FLOP/s of matrix products, bytes/s of memory and
-cache."""
+"""Names of the parameters, in the record of an inference study, that are the ceilings of the roofline chart: FLOP/s
+of matrix products, bytes/s of memory and cache."""
 WHOLE = "whole batch"
-"""Name of the row of an inference study that sums up a whole batch; the roofline chart leaves it out."""
+"""Name of the table row that sums up a whole batch in an inference study; the roofline chart leaves this row out."""
 
 
 def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw in a roofline chart every part of a batch, at every batch size, of an inference study; None where the
-    study has no ceilings or no parts."""
+    """Draw a roofline chart of an inference study, with a dot for every part of a batch at every batch size; None
+    where the study records no ceilings or no parts."""
     best, memory, cache = (find_parameter(study, name) for name in CEILINGS)
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:

@@ -1,5 +1,5 @@
-"""Words the answers at the top of a page or of a group of configurations: the fastest one, by what factor, out of how
-many."""
+"""Words the answers at the top of a page or of a group of configurations: the fastest configuration, by what factor,
+out of how many."""
 
 import math
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ batch may be faster, and yet take more samples to reach a target."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
-    """Return the answer, in a sentence, of a comparison of configurations: the fastest, or the scores of an official
-    benchmark; '' where there is only one configuration."""
+    """Return the answer of a comparison of configurations in a sentence: which is the fastest, or the scores of an
+    official benchmark; '' where there is only one configuration."""
     if len(group) < 2:
         return ""
     is_own = group[0].status == "own"
@@ -57,11 +57,11 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return the scores of results under an official MLPerf name, of two results both, of more the least and the
-    largest, with the mark that MLCommons' guidelines demand beside published results: ', in 5.050 min (a) and 3.330
-    min (b), verification not known here'.
+    """Return the scores of results under an official MLPerf name in words: of two results each score, of more the
+    smallest and the largest, with the mark that MLCommons' guidelines demand beside published results: ', in 5.050
+    min (a) and 3.330 min (b), verification not known here'.
 
-    INVALID results are left out; '' unless all others, at least two, have a score.
+    INVALID results are left out; '' unless all other results have a score and they are at least two.
     """
     accepted = [result for result in group if result.outcome != "invalid"]
     times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
@@ -148,8 +148,8 @@ def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
 
 
 def answer_measured(group: Sequence[Result]) -> str:
-    """Return the answer of measurements of one quantity, in a sentence: the value of a single one, the ratio of two,
-    the best of more."""
+    """Return the answer of measurements of one quantity in a sentence: the value where there is one measurement, the
+    comparison of two, the best of three or more."""
     first, num = group[0], group[0].num_runs
     what = f"{first.measure.title.lower()} of {plural(num, 'process', 'processes')}"
     if len(group) == 1:
@@ -191,8 +191,9 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return a sentence that names the best of several configurations, `found`, and those not shown to differ from
-    it. With `is_of_batches`, batch sizes differ and nothing was trained to a target, so a caveat is added."""
+    """Return a sentence that names the best of several configurations, and those not shown to differ from the best,
+    both from the record `found`. `is_of_batches` adds a caveat, for configurations that differ in batch size and were
+    not trained to a target."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -210,8 +211,8 @@ def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
-    """Return a comparison of two configurations in a sentence that marks INVALID ones; '' where the comparison was
-    refused or is without result."""
+    """Return a comparison of two configurations in a sentence that marks INVALID ones; '' where the two must not be
+    compared, or where too little is known for a comparison."""
     whole = comparison.whole
     if whole is None or comparison.refusal is not None:
         return ""
@@ -268,8 +269,8 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Return the number of pairs of runs with equal seeds whose differences have the same sign, for the more frequent
-    sign."""
+    """Return the number of pairs of runs with equal seeds in which the same configuration has the larger value of the
+    quantity `name`, for the configuration of which this is true more often."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]
@@ -277,8 +278,9 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """Return the names of two compared results: their labels. Where a label only says the result's place in a pair
-    ('base', 'new') and the two differ in one setting, the result's value of the setting is its name.
+    """Return the names of two compared results: their labels. If a label only says 'base' or 'new', the result's
+    place in a pair measured alternately, and the two results differ in one setting, the value of this setting is the
+    name.
 
     A result that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
     """

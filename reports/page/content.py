@@ -1,5 +1,5 @@
-"""Gathers the contents of a report: all results, sweeps, profiles and studies at or below some paths, read and judged
-once."""
+"""Gathers the contents of a report: all results, sweeps, profiles and studies (tables of computed or measured
+numbers) at or below some paths, read and judged once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,17 +28,19 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportContent:
-    """Contents of a report: results, sweeps, profiles, studies. Measurements (other than runs to a target) that a
-    sweep made are in `sweeps` only, not in `results`."""
+    """Contents of a report: results, sweeps, profiles and studies (tables of computed or measured numbers).
+    Measurements made by a sweep, except runs that train to a target quality, are only in `sweeps`, not in
+    `results`."""
 
     results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     profile_sets: Sequence[RunSetRecord] = ()
-    """Records of the run sets in which the profiles were made; a run set without a readable record has none here."""
+    """Records of the run sets in which the profiles were made; a run set whose record cannot be read is left out."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
-    """Result sets of MLPerf benchmarks that dlrmbench does not judge; the page counts and does not show them."""
+    """Result sets of MLPerf benchmarks that dlrmbench does not judge; the page states their number and does not show
+    them."""
     published: PublishedTable | None = None
     """Table of published MLPerf results among which the report's results are ranked; None where no ranking was asked
     for."""
@@ -50,12 +52,14 @@ class ReportContent:
 
     @property
     def measured(self) -> tuple[Result, ...]:
-        """Measurements (other than runs to a target) that are in no sweep."""
+        """Measurements, such as throughput, that are in no sweep; runs that train to a target quality are not among
+        them."""
         return tuple(result for result in self.results if not result.is_logged)
 
     @property
     def all_measured(self) -> tuple[Result, ...]:
-        """Measurements (other than runs to a target), those of sweeps' configurations included."""
+        """Measurements, such as throughput, including those of sweeps' configurations; runs that train to a target
+        quality are not among them."""
         swept = (row.result for sweep in self.sweeps for row in sweep.rows if not sweep.is_of_runs)
         return (*self.measured, *(found for found in swept if found is not None))
 
@@ -74,9 +78,10 @@ def gather_everything(
 
     Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
     verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
-    judge by. Recorded checkpoints make a study, which with `mtbf_s` (mean time between failures) recommends an
-    interval between checkpoints. `reference` names a reference system, whose comparable results come last, or the
-    published MLPerf results, whose table is then among the contents.
+    judge by. If checkpoints were recorded, a study (table and findings) of them is added, which recommends an
+    interval between checkpoints if `mtbf_s`, the mean time between failures in seconds, is given. `reference` names a
+    reference system, whose comparable results come last, or the published MLPerf results, whose table is then among
+    the contents.
 
     Raises InputError where there is nothing to read; ReferenceSystemError for a reference system that is unknown or
     has no comparable result, and for results that must not be ranked among published ones, as their benchmark is not
@@ -139,7 +144,7 @@ def gather_everything(
 
 
 def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Return those measurements in `found`, as (folder, kind) and each once, that are in none of the folders
-    `sweeps`: a sweep's own table shows the measurements in its folder."""
+    """Return the measurements in `found`, each a (folder, kind), without repetitions and without those inside one of
+    the folders `sweeps`, since the table of a sweep shows the measurements in the sweep's folder."""
     distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
     return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

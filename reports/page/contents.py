@@ -78,7 +78,8 @@ class PagePart(NamedTuple):
     """Whether the section is also shown for the measurements of a sweep, in addition to the sweep's own table and
     charts."""
     is_brief: bool = False
-    """Whether the section is also on a one-sheet page for a decision (`report --summary`)."""
+    """Whether the section is also on the page of one sheet that has only what a decision needs (`report
+    --summary`)."""
 
 
 TRAINED = ("training",)
@@ -118,8 +119,8 @@ PARTS = (
 
 
 def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
-    """Return the sections for a group of results, or only those that a decision needs (`is_brief`); empty ones are
-    left out."""
+    """Return the sections for a group of results; with `is_brief` only those that a reader needs to decide between
+    configurations. Empty sections are left out."""
     made = _made(group, [section for section in PARTS if section.is_brief or not is_brief])
     is_free = group.results[0].status == "own"  # for others MLCommons' guidelines require notes
     shown = (section for section in made if not _is_in_head(section))
@@ -127,8 +128,8 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Return a section shortened for a one-sheet page: only its first chart, without the table of the chart's values,
-    and notes only with `has_notes`."""
+    """Return a section shortened for a page on one sheet: of its charts only the first, without the table of the
+    chart's values, and its notes only if `has_notes`."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
         section,
@@ -142,14 +143,15 @@ def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSecti
 
 
 def _is_in_head(section: PageSection) -> bool:
-    """Return whether a section only lists differences between configurations that the page's head lists as well."""
+    """Return whether a section only lists differences between configurations, and so few that the page's head lists
+    them as well."""
     tables = [block for block in section.blocks if isinstance(block, Table)]
     return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
     """Return the sections on a sweep's measurements, in addition to the sweep's own table and charts; none without a
-    result."""
+    result, and none for runs that train to a target quality, which are in a group of results instead."""
     if not results or results[0].is_logged:
         return ()  # results with logs are in groups of their own on the page
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
@@ -181,8 +183,8 @@ def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
-    """Return the section on the spread of a group's times to train, and on the detectable difference between two of
-    its sets; None without a run."""
+    """Return the section on the spread of the times to train of a group's result sets, and on the difference that can
+    be detected between two such sets; None where no result has a run."""
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")
@@ -190,8 +192,8 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the chart of scores with their intervals, below the number of pairs of scores whose intervals
-    overlap."""
+    """Return the chart of scores with their intervals, under a sentence with the number of pairs of scores whose
+    intervals overlap."""
     unit = column_unit(scored)
     positions = {result.index: position for position, result in enumerate(group)}
     drawn = [

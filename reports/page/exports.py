@@ -55,9 +55,9 @@ def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
 
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
-    """Return the verdict tables, one per group of comparable configurations, and the detectable differences between
-    sets of the same numbers of runs; then the `sections` of sweeps, measurements, profiles and studies, without their
-    figures."""
+    """Return the verdict tables, one per group of comparable configurations, each followed by the differences that
+    can be detected between sets of as many runs; then `sections`, which are those on sweeps, measurements, profiles
+    and studies (computed or measured tables), as blocks."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

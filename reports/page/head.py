@@ -29,7 +29,8 @@ _FIRST_MS = 1_514_764_800_000
 give no date."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _MOST_VALUES = 4
-"""Most values of a swept setting that the page's head names; of more values, it gives the number."""
+"""Maximum number of values of a swept setting up to which the page's head names each; of more values it gives the
+number."""
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 
@@ -83,8 +84,8 @@ def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord
 
 
 def provenance_of_study(study: StudyRecord) -> Provenance:
-    """Return the provenance of a study (machine, command, code and date of a computed or measured analysis) from its
-    own record."""
+    """Return the provenance of a study (machine, command, code and date of a computed or measured analysis) from the
+    study's own record."""
     made = study.made
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
@@ -107,15 +108,15 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
 
 
 def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
-    """Return a machine's name; if that is the name of its processor, with the processor's family, model and cores,
-    where recorded."""
+    """Return a machine's name; where the name contains that of its processor, the processor's family, model and
+    number of cores follow, as far as recorded."""
     host = "" if record is None else record.system.fields.get("host_processor_model_name", "")
     return f"{machine}{_numbers(record.environment)}" if record is not None and host and host in machine else machine
 
 
 def _numbers(environment: Mapping[str, Any]) -> str:
-    """Return numbers that distinguish processors of one name, ' (family 25 model 17, 2 cores)'; '' where they are
-    unknown."""
+    """Return words that distinguish processors with the same name, ' (family 25 model 17, 2 cores)'; '' where nothing
+    is known."""
     _, _, numbers = str(environment.get("processor") or "").partition(" ")
     cores = environment.get("num_cores")
     told = [printable(numbers, 40), plural(cores, "core") if type(cores) is int and cores > 0 else ""]
@@ -153,8 +154,8 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
     """Return the rows of a page's head, from the provenance of each result, profile and study: machine, date,
-    command, code and noise, equal ones once. `differing` says how the configurations differ. A last row names what is
-    not on record."""
+    command, code and noise, each value once however many results share it. `differing` says how the configurations
+    differ. A last row names those rows whose values were not recorded."""
     made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
@@ -177,8 +178,8 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 def differing_words(content: ReportContent) -> str:
     """Return in words how a page's configurations differ: for sweeps, the varied settings with their values; for two
-    configurations, also two per benchmark, the changed settings; for more, the names of settings with several values;
-    for a lone one, 'nothing: one configuration'."""
+    configurations, the changed settings, and the same per benchmark where every benchmark has two; for more
+    configurations, the names of settings with several values; for a single one, 'nothing: one configuration'."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -245,8 +246,8 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """Return in words what may have disturbed the page's measurements; for studies that timed nothing, a sentence
-    that their command gives the same numbers again; '' where neither is known."""
+    """Return in words what may have disturbed the page's measurements. For studies (computed or measured tables) that
+    timed nothing, a sentence that the command gives the same numbers again; '' where neither is known."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())

@@ -1,4 +1,5 @@
-"""Chooses the command to run after reading a page: more runs, a comparison, a training, or a page for a decision."""
+"""Chooses the command that a page suggests to run next: more runs, a comparison, a training, or a page on one
+sheet."""
 
 import shlex
 from collections.abc import Sequence
@@ -28,17 +29,18 @@ _KINDS = ("training", "throughput", "quality")
 """Kinds of measurement that every implementation of a model (such as reference or optimized) supports."""
 _MAX_COMMAND = 400
 _MOST_RUNS = 20
-"""Number of runs per configuration from which on the page no longer suggests to double a sweep's runs."""
+"""Number of runs per configuration from which on the page no longer suggests doubling the runs of a sweep."""
 _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "--format")
-"""Options of a sweep's command that are dropped when the same sweep is to be trained to the target."""
+"""Options of a sweep's command that are left out of the suggested command that trains the sweep's configurations to
+the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
 _TO_DECIDE = "makes one page to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
-    """Return the suggested next command, with its purpose, for a page of one study, sweep or profile, or of results
-    of this harness; None for other pages."""
+    """Return the suggested next command, with its purpose, for a page of one study (computed or measured tables), one
+    sweep or one profile, or of results that this harness made; None for other pages."""
     asked = [study for study in content.studies if study.made is not None]
     if len(content.studies) == 1 and asked:
         return next(filter(None, (split_step(finding)[1] for finding in asked[0].findings)), None)
@@ -53,7 +55,7 @@ def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
 
 def _after(content: ReportContent) -> tuple[str, str] | None:
     """Return the suggested next command, with its purpose, after the sweep, profile or results on the page; None
-    without one."""
+    where no command is suggested."""
     results = [*content.sets, *content.measured]
     if len(content.sweeps) == 1 and not content.profiles and len(results) <= len(content.sweeps[0].rows):
         return None if content.measured else _after_sweep(content.sweeps[0])
@@ -69,8 +71,8 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
 
 def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
     """Return the suggested next command after a sweep, with its purpose: list broken rules, find what makes the
-    machine noisy, make the runs that verdicts lack, train to the target after throughput, or show one page. None
-    where the sweep has no record."""
+    machine noisy, add runs that a verdict needs, train to the target after throughput, or show a page on one sheet.
+    None where the sweep has no record."""
     sides = [row.result for row in sweep.rows if row.result is not None and row.result.place is not None]
     group = group_of(sides[0].place) if len(sides) > 1 else None
     if group is None or not isinstance(group.record, ExperimentRecord):
@@ -96,8 +98,8 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
 
 def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
     """Return the command that trains the configurations of a sweep over batch sizes to the target. '' where the
-    benchmark has no target, where the batch size is not the only varied or changed setting besides those of the
-    runtime, and for a sweep that was not made from the command line."""
+    benchmark has no target, where a setting other than the batch size and those of the section 'runtime' is varied or
+    changed, and for a sweep that was not made from the command line."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -111,8 +113,8 @@ def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
 
 
 def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, str] | None:
-    """Return the command that profiles the other implementation of the model, with its purpose; None where there is
-    none."""
+    """Return the command that profiles the model's other implementation (reference or optimized), with its purpose;
+    None where there is no other implementation."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -126,8 +128,8 @@ def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, s
 
 def _after_one(result: Result) -> tuple[str, str] | None:
     """Return the suggested next command after one result, with its purpose: list broken rules, find what makes the
-    machine noisy, make the runs that a score or verdict lacks, or compare with another configuration; None where no
-    comparison suggests itself."""
+    machine noisy, add runs that a score or verdict needs, or compare with another configuration; None where there is
+    no other configuration to suggest."""
     assert result.place is not None and result.asked is not None
     place, record = _from_here(result.place), result.asked
     if result.outcome == "invalid":
@@ -152,8 +154,8 @@ def _after_one(result: Result) -> tuple[str, str] | None:
 
 
 def _after_many(results: Sequence[Result]) -> tuple[str, str]:
-    """Return the suggested next command after several results, with its purpose: list broken rules, or show one
-    page."""
+    """Return the suggested next command after several results, with its purpose: list broken rules, find what makes
+    the machine noisy, or show a page on one sheet."""
     places = [str(_from_here(each.place)) for each in results if each.place is not None]
     refused = [place for each, place in zip(results, places, strict=True) if each.outcome == "invalid"]
     if refused:
@@ -164,8 +166,9 @@ def _after_many(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
-    """Return the suggested next command after a comparison of two results, with its purpose: measure alternately
-    (A/B), add runs, or show one page."""
+    """Return the suggested next command after a comparison of two results, with its purpose: list broken rules, find
+    what makes the machine noisy, measure alternately (A/B), add runs, or show a page on one sheet; None where there
+    is nothing to suggest, such as for results that must not be compared."""
     base, new = sorted(results, key=lambda result: order_in_pair(result.place))
     context = context_of([base, new]) if base.is_logged and new.is_logged else GroupContext()
     if base.quantities != new.quantities:

@@ -56,8 +56,8 @@ def build_page(
     embed.
 
     The results of each group are compared with `baseline` where it is in the group, else with the first of the group
-    as read. `order` is the order of configurations in a group. A page that `is_brief` has only what a decision needs.
-    A page may consist of sweeps, profiles, measurements or studies only.
+    as read. `order` is the order of configurations in a group. With `is_brief` the page has only what a reader needs
+    to decide between configurations. A page may consist of sweeps, profiles, measurements or studies only.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -107,7 +107,8 @@ def build_page(
 def other_sections(
     gathered: ReportContent, *, has_step: bool = True
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
-    """Return the page's sections on sweeps with their scaling laws, on profiles, and on studies (each with its kind).
+    """Return three lists of the page's sections: on sweeps with their scaling laws, on profiles, and on studies
+    (tables of computed or measured numbers), each study's with the kind of the study.
 
     Without `has_step` the findings of studies leave out the next command, for a page whose head suggests one.
     """
@@ -142,7 +143,8 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 def _whole_of(place: Path) -> Path:
     """Return the folder of all results that were made together with the run set at `place`: the folder that contains
-    the set, or the search's where a hyperparameter search made the set's pair."""
+    the run set, but the folder of the whole hyperparameter search if the set is of a pair that the search
+    compared."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 
@@ -156,8 +158,8 @@ def _headline(
     """Return the title of the page: the answer of its comparison, a sentence on its only result, or the title of the
     study where all results were measured for one study.
 
-    Without runs to a target, the title is the answer of the page's measurements, sweep or profile; where there is no
-    single answer, it counts the contents.
+    Without runs that train to a target quality, the title is the answer of the page's measurements, sweep or profile;
+    where there is no single answer, it counts the contents.
     """
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
@@ -191,7 +193,7 @@ def _headline(
 
 def _unfinished(results: Sequence[Result]) -> str:
     """Return words to end the title of a page on the results of one command that is not finished: how many of the
-    runs it asked for are finished, and the command that continues; '' for all other pages."""
+    runs that the command was to make are finished, and the command that continues; '' for all other pages."""
     places = {result.place.parent for result in results if result.place is not None}
     if len(results) < 2 or len(places) != 1:
         return ""
@@ -210,8 +212,9 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Return the kind of page, such as 'training to a quality target'. On a page of mixed contents, runs to a target
-    decide it; without these, measurements; without these, profiles; and last, studies."""
+    """Return the kind of page, such as 'training to a quality target'. If contents are mixed, the first that exist
+    decide it: runs that train to a target quality, then measurements, then profiles, then studies (computed or
+    measured tables)."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):
@@ -228,7 +231,8 @@ def _columns_of(study: StudyRecord) -> list[StudyColumn]:
 
 
 def _kinds(gathered: ReportContent) -> set[str]:
-    """Return the kinds of measurement on a page, other than runs to a target; profiles and studies count as kinds."""
+    """Return the kinds of measurement on a page, except runs that train to a target quality; profiles, sweeps and
+    studies (tables of computed or measured numbers) count as well."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
         {sweep.kind for sweep in gathered.sweeps}
@@ -256,8 +260,8 @@ def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
-    """Return results in groups of one problem, in the order given: measurements of one quantity, or runs of one
-    benchmark to one target.
+    """Return results in groups whose members are comparable, in the order given: measurements of one quantity, or
+    runs of one benchmark to one target.
 
     Official MLPerf benchmarks and other benchmarks never share a group.
     """
@@ -326,8 +330,8 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Return a group's contents without the sentences that the page has already: an item such as 'new: …' is left out
-    of a list where its text after the colon is part of one of the sentences `said` at the top of the page."""
+    """Return a group's contents without sentences that are at the top of the page already: a list leaves out an item
+    such as 'new: …' if its text after the colon is part of one of the sentences `said`."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)

@@ -57,8 +57,8 @@ def render_report(
     """Return the report's text in one of FORMATS; JSON and CSV hold only result sets and measurements.
 
     `now` is the time that the page prints, `baseline` the configuration with which the others of its group are
-    compared, `order` the order of configurations in HTML and other output made of blocks. A page that `is_brief` has
-    only what a decision needs: the answer, the machine and the command, the differences, and every run.
+    compared, `order` the order of configurations in HTML and other output made of blocks. With `is_brief` the page
+    has only what a reader needs to decide: the answer, the machine and the command, the differences, and every run.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
@@ -77,9 +77,10 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """Return the data that the page embeds for programs: for every configuration that is shown in detail its table
-    row and its runs, for all other configurations their rows, and whole studies. The runs of a configuration, and the
-    rows of the other configurations, are stored as a list per quantity, or as a single value where all are equal.
+    """Return the data that the page embeds for programs: the table row and the runs of every configuration whose runs
+    the page shows, only the table row of each other configuration, and whole studies. The runs of a configuration,
+    and the rows of the other configurations, are stored as a list per quantity, or as a single value where all are
+    equal.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
     already and a second copy would be large; `report --format json` has everything.
@@ -115,8 +116,8 @@ def _short(value: Any) -> Any:
 
 
 def write_whole(output: Path, text: str) -> Path:
-    """Write text to a file that a user named, so that no reader sees half of the text; links are followed, devices
-    and pipes are written to. Returns the path. Raises FileNotFoundError where the folder does not exist."""
+    """Write text to a file that a user named, so that no reader sees half of the text. A link is followed; a device
+    or a pipe is written to. Returns the path. Raises FileNotFoundError where the file's folder does not exist."""
     if not output.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
@@ -127,9 +128,9 @@ def write_whole(output: Path, text: str) -> Path:
 
 
 def write_unnamed(output: Path, text: str) -> Path:
-    """Write text as a whole to a file that no user named. A link or a pipe of that name is replaced, since anyone may
-    have put it there. Returns the path. Raises OSError where the file cannot be written, such as where a folder has
-    its name."""
+    """Write text to a file whose name no user gave, so that no reader sees half of the text. A link or a pipe of that
+    name is replaced, since anyone may have put it there. Returns the path. Raises OSError where the file cannot be
+    written, such as where a folder has its name."""
     with replace_file(output) as draft:
         write_new(draft, text, errors="backslashreplace")
     return output

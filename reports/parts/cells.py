@@ -15,14 +15,14 @@ floating-point rounding."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """Return a table cell that shows `text` and is sorted by `value`, for a column in which texts give no order,
-    because their unit varies."""
+    """Return a table cell that shows `text` and is sorted by the number `value`, for a column whose texts would not
+    sort by size, because their units vary. An unknown value sorts last."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
 
 
 def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:
-    """Return the function that makes a table cell from a number: `form` formats the number, by which the cell is
-    sorted, for a column in which texts give no order."""
+    """Return the function that makes a table cell from a number: the cell shows the number as formatted by `form`,
+    and is sorted by the number itself."""
     return lambda value: sorted_cell(form(value), value)
 
 
@@ -33,7 +33,8 @@ def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
 
 
 def spread_text(found: LogSummary) -> str:
-    """Return the spread of summarised values in words: 'CV 4.3 %', 'all equal'; '' for a single value."""
+    """Return the variation of the values that a summary is of, in words: 'CV 4.3 %' (coefficient of variation), 'all
+    equal'; '' for a single value."""
     spread = found.coefficient_of_variation
     return "" if spread is None else "all equal" if spread < ALL_EQUAL else f"CV {percent(spread)}"
 
@@ -55,8 +56,8 @@ def mean_columns(
     """Return the table columns of a quantity: one with its geometric means and one with their intervals, or, if
     `is_narrow`, a single column with each interval below its mean.
 
-    The field `member` of a row's item is the summary with both; `interval` is the name of the intervals and their
-    unit.
+    `member` is the field of a row's item that holds the summary with mean and interval; `interval` gives the name of
+    the intervals and their unit, for the heading.
     """
     name, unit = interval
     if not is_narrow:

@@ -1,4 +1,5 @@
-"""Makes columns and key numbers of a result's measured energy and derived cost."""
+"""Makes columns and key numbers of a result's energy, which was measured, and of its cost to train, which is computed
+from time and price."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,12 @@ def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
 
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
-    """Return the cost to train, derived: the measured Olympic mean time in seconds times the price per hour, in the
-    price's currency; None where either is unknown, or where so many runs did not converge that the mean is infinite.
+    """Return the cost to train, which is computed, not measured: the Olympic mean time in seconds times the price per
+    hour, in the price's currency; None where either is unknown, or where so many runs did not converge that the mean
+    is infinite.
 
-    The score is not used in place of the mean time: an RCP factor lengthens it to make scores comparable, but nobody
-    pays for the added minutes.
+    The score is not used in place of the mean time: an RCP (reference convergence point) factor lengthens it to make
+    scores comparable, but nobody pays for the added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None
@@ -29,22 +31,22 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
 
 
 def cost_text(cost: float | None) -> str:
-    """Format a cost with four significant digits, and from 10,000 on as a whole number: runs may cost a thousandth of
-    a currency unit or a thousand units."""
+    """Format a cost with four significant digits, and from 10,000 on as a whole number: training may cost a
+    thousandth of a currency unit or a thousand units."""
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
 def energy_source(result: Result) -> str | None:
-    """Return what measured the energy of all runs or processes of a result; None where one of them has no measured
-    energy."""
+    """Return the names of the counters or commands that measured the energy of all runs or processes of a result;
+    None unless the energy of each of them was measured."""
     if mean_energy_j(result) is None:
         return None
     return "; ".join(sorted({source_words(each) for each in energy_records(result) if each and each.parts}))
 
 
 def energy_fact(result: Result) -> Fact | None:
-    """Return the mean energy of a result's runs or processes, with what measured it; None where one has no measured
-    energy."""
+    """Return the mean energy of a result's runs or processes as a named value, with what measured it; None unless the
+    energy of each of them was measured."""
     energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
     if energy_j is None:
         return None
@@ -82,8 +84,8 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield table columns of energy and cost to train, each with its cell function; a column without any value is
-    left out."""
+    """Yield table columns of energy and cost to train, each with the function that makes a cell; columns of energy
+    only if it was measured for some result, that of cost only if some price is known."""
     yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:

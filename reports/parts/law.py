@@ -1,4 +1,4 @@
-"""Words a fitted scaling law, and returns it as plain values."""
+"""Words a scaling law that was fitted to a sweep, and returns the law as plain values for JSON."""
 
 from reports.facts.scaling_law import ScalingLaw
 from reports.statistics.power_law import MAX_EXPONENT, PowerLaw
@@ -59,8 +59,8 @@ def _interval_words(fitted: PowerLaw) -> str:
 
 
 def chosen_words(law: ScalingLaw) -> str:
-    """Return a sentence with the number of configurations left out of a scaling law because another of equal size is
-    better; '' for none."""
+    """Return a sentence with the number of configurations that a scaling law leaves out because another configuration
+    with equal training FLOP (to 10 %) has a better mean; '' where none was left out."""
     if not law.num_beaten:
         return ""
     return (
@@ -77,8 +77,8 @@ def _gain_words(fitted: PowerLaw) -> str:
 
 
 def law_warning(fitted: PowerLaw) -> str:
-    """Return a warning of what the seeds and sizes behind a scaling law cannot show, such as a gain that may be zero;
-    '' without one."""
+    """Return a warning of what a scaling law cannot show with so few seeds and model sizes, such as whether there is
+    any gain; '' where there is nothing to warn of."""
     if fitted.exponent == 0:
         return " Quality does not improve with training FLOP here."
     gain = fitted.gain_interval

@@ -8,9 +8,9 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Smallest differences that are reported for a run that lies outside the range of all other runs, measured from the
-median of these: in load and in other programs' work (as a share of the CPUs), in clock frequency (as a share of the
-median) and in temperature (in degrees)."""
+"""Smallest differences that are reported between a run and the median of all other runs, if the run lies outside the
+range of these: in load average and in other programs' work (as a share of the CPUs), in clock frequency (as a share
+of the median) and in temperature (in °C)."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
@@ -48,8 +48,8 @@ def _range(values: Iterable[float | None], number: Callable[[float], str]) -> st
 
 
 def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return the load during a measurement: 'at a load average of 8.00 – 8.20 when its 5 processes began, while other
-    work kept 1.4 – 1.9 of 2 CPUs busy'; None where nothing is known."""
+    """Return in words the load of the system during a measurement: 'at a load average of 8.00 – 8.20 when its 5
+    processes began, while other work kept 1.4 – 1.9 of 2 CPUs busy'; None where nothing is known."""
     began = "when it began" if len(loads) == 1 else f"when its {plural(len(loads), 'process', 'processes')} began"
     clock, temperature = clock_range(loads), temperature_range(loads)
     parts = (
@@ -62,8 +62,8 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
 
 
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return one or two sentences on circumstances that could disturb a measurement (warnings of checks, load); None
-    where none is recorded."""
+    """Return one or two sentences on circumstances that could disturb a measurement: the warnings of the environment
+    check, and the load of the system; None where neither was recorded."""
     warnings = [check for check in preflight if check.status == "warning"]
     checked = "The environment check had no warnings." if preflight else None
     if warnings:
@@ -75,8 +75,9 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """Return how load, clock and temperature of one process differ from those of all others: 'other work kept 1.8 of
-    2 CPUs busy (0.1 – 0.2)'; None where no difference is known."""
+    """Return in words how load, clock and temperature during one process differ from those during all others, whose
+    range is in brackets: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'; None where no difference is large enough
+    or known."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None
@@ -100,9 +101,9 @@ def _apart(
     words: str,
     number: Callable[[float], str],
 ) -> str | None:
-    """Return the text `words` with a process's value in it and the range of the other processes' values in brackets;
-    None unless the value lies outside that range, and at least `least` (if None, a share of the median) from its
-    median."""
+    """Return the text `words` with a process's value put into it, and the range of the other processes' values in
+    brackets. None unless the value lies outside that range and is at least `least` away from the median of the other
+    values; if `least` is None, at least the share _CLOCK_SHARE of that median."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

@@ -1,5 +1,5 @@
-"""Makes columns, notes and plain values of measurements (such as throughput), from the description of their kind's
-record."""
+"""Makes columns, notes and plain values of measurements (such as throughput), with names and units from the record
+type of each kind of measurement."""
 
 from collections.abc import Callable, Collection
 
@@ -27,8 +27,9 @@ so that all digits before the decimal point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a sweep's kind of measurement compares; None for a sweep of runs to a target, and of a
-    factor of their time such as throughput, whose table has columns of its own."""
+    """Return the quantity that a sweep's kind of measurement compares. None for a sweep of runs that train to a
+    target quality, and for a sweep that measures a factor of their time, such as throughput: the table of these has
+    columns of its own."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -53,8 +54,9 @@ def mean_name(measure: Measure) -> str:
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """Return the table columns of a measurement: its compared quantity with the interval, then the means of the other
-    recorded values that are not `hidden`. If `is_narrow`, the interval is below the mean, not in a column."""
+    """Return the table columns of a measurement: the mean of its compared quantity with the interval, then the means
+    of the other recorded quantities, except those named in `hidden`. The interval has a column of its own; if
+    `is_narrow`, it stands below the mean."""
     main, others = Column(member="", title=measure.name, unit=measure.unit), []
     for column in measure.columns:
         if column.member == measure.value:
@@ -93,7 +95,7 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """Format a measured value for a table column, without its unit where the column's title ends with the unit, as
+    """Format a measured value for a table column, without its unit where the column's title already ends with it, as
     'Queries/s' does."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
@@ -102,8 +104,8 @@ def _in_column(value: float | None, column: Column) -> str:
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
-    """Return the notes printed with the table of a sweep of measurements: how verdicts were reached, each
-    configuration's comparison in a sentence, and the failed configurations."""
+    """Return the notes printed with the table of a sweep of measurements: how verdicts were reached, a sentence on
+    the comparison of each configuration with the first, and the configurations that failed."""
     name = measure.name
     notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
@@ -116,9 +118,9 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """Return the mean of every recorded value of one measurement, and the interval of the compared one, as plain
-    values for JSON and CSV: None where there is no result. Empty where `measure` is None, for kinds with values of
-    their own."""
+    """Return the mean of every recorded quantity of one measurement, and the interval of the compared quantity, as
+    plain values for JSON and CSV: each None where there is no result. Empty where `measure` is None, for kinds such
+    as throughput, whose values have other names."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

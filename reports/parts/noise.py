@@ -16,7 +16,7 @@ POWER = "80 % power"
 """Statistical power at which a difference is called detectable."""
 _INTERVALS = "Intervals are at 95 % confidence for the mean of this hour, if processes are independent."
 _UNSEEN = 0.005
-"""Share of a factor in a spread below which the share is printed as 0 %."""
+"""Share of convergence, speed or overhead in the spread of times below which the share is printed as 0 %."""
 
 
 def size_text(fraction: float | None) -> str:
@@ -27,8 +27,9 @@ def size_text(fraction: float | None) -> str:
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """Return in words the detectable difference between a result set and a later one, and between sets measured
-    alternately (A/B): '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'.
+    """Return in words the smallest difference that can be detected between a result set and a later set, and between
+    sets measured alternately (A/B): '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 %
+    power)'.
 
     Runs made alternately are only as quiet as the set's own runs were: where noise comes and goes, another hour may
     need a larger difference.
@@ -48,8 +49,8 @@ def turns_text(smallest: Smallest) -> str:
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
     """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'. Where
-    all values are equal, say so: 'below one evaluation (2.0 %)' if the values are multiples of a step, `step` as a
-    fraction of their mean, else 'none: all equal'.
+    all values are equal: 'below one evaluation (2.0 %)' if values can only be multiples of a step, such as the
+    samples between two evaluations, with `step` as a fraction of the mean, else 'none: all equal'.
 
     The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
     in half of cases.
@@ -66,9 +67,9 @@ def _between(low: str, high: str) -> str:
 
 
 def outlier_words(result: Result) -> str | None:
-    """Return the runs of a result that are far slower or faster than its others, and how their load differs: 'run 3
-    (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'; None without
-    any."""
+    """Return in words the runs of a result that are far slower or faster than its other runs, and how the load of the
+    system differed: 'run 3 (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1
+    – 0.2)'; None where no run is."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -95,7 +96,7 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
-    the drifts of speed that are allowed for against later sets."""
+    the drifts of speed that a difference from a later set must exceed."""
     return (
         f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
         f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
@@ -107,8 +108,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
 
 
 def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
-    """Return in words the assumptions behind a measurement's detectable differences, or, for too few processes, how
-    many a verdict takes."""
+    """Return in words the assumptions behind a measurement's detectable differences; for a measurement of too few
+    processes, the number of processes that a verdict takes."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
@@ -126,8 +127,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
-    """Return in words the drift of speed that is assumed between a set and a later set, and whether repeated sets
-    showed this drift or it is a default."""
+    """Return in words the drift of speed that is assumed between a set and a later set, and its source: repeated sets
+    that showed this drift, or the default."""
     assumed = f"{percent(ASSUMED_DRIFT, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
@@ -148,8 +149,9 @@ def _statistics(number: int, what: str) -> str:
 
 
 def shares_words(shares: Shares) -> str:
-    """Return in words the factors' shares of the spread of times: '96 % convergence, 3 % speed, 1 % evaluation and
-    overhead'; a factor that offsets the others has a negative share and is named after 'less'."""
+    """Return in words the shares of convergence, speed and overhead in the spread of times: '96 % convergence, 3 %
+    speed, 1 % evaluation and overhead'. A part that offsets the others has a negative share and is named after the
+    word 'less'."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),

@@ -1,5 +1,5 @@
-"""Makes tables and sentences of a profile: the phases of a training step, their limits, roofline ceilings, operators,
-conditions."""
+"""Makes tables and sentences of a training step's profile: the phases of the step, what limits them, roofline
+ceilings, operators, and the conditions of measurement."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,8 +22,8 @@ def per_second(value: float | None, unit: str) -> str:
 
 
 def profile_answer(record: ProfileRecord) -> str:
-    """Return a profile's result as a clause: 'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its
-    ceilings, 80 % bound by memory'."""
+    """Return in a clause the result of profiling a training step: 'dlrm_tiny, reference: a step takes 16.4 ms, 14 %
+    of the speed at its ceilings, 80 % of it bound by memory'."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases
     parts = [f"a step takes {duration(amount(step.step_s))}"]
     if (fraction := amount(limit.fraction)) is not None:
@@ -101,7 +101,7 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
     """Return the function that formats a number in a profile by `form`, but as missing if the number is not positive,
-    or too small or too large for charts to draw."""
+    or is too small or too large to be drawn in a chart."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
@@ -114,8 +114,8 @@ def _giga(rate: float) -> str:
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
-    """Return the table of a training step's speed in samples/s: as measured, and computed for each of its limits
-    (matrix products alone, all phases …), with the share of that limit that the measured step reached."""
+    """Return the table of a training step's speed in samples/s: as measured, and as computed for each of its limits
+    (matrix products alone, all phases …), with the share of the computed speed that the measured step reached."""
     step, limits = record.step.measured, record.step.computed.limits
     fastest_s = amount(step.fastest_step_s)
     fastest = record.global_batch_size / fastest_s if fastest_s else None

@@ -17,9 +17,9 @@ COLUMNS: tuple[Shown[PublishedResult], ...] = (
     ("benchmark", "benchmark"), ("division", "division"), _SUBMITTER, *_MEASURED,
     ("logs", lambda row: row.repository),
 )  # fmt: skip
-"""Columns of a table of published results over several benchmarks."""
+"""Columns of a table of published MLPerf results that covers several benchmarks and divisions."""
 ON_PAGE: tuple[Shown[PublishedResult], ...] = (_SUBMITTER, *_MEASURED)
-"""Columns of a table of published results of one benchmark and division."""
+"""Columns of a table of published MLPerf results that is of one benchmark and division."""
 
 
 def _accelerators(row: PublishedResult) -> str:

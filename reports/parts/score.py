@@ -1,5 +1,5 @@
-"""Makes the documents of scores, with the factors of their times, and from a document the named values that the page
-and the terminal print."""
+"""Makes the JSON documents of scores, with the factors of the time to train (samples to converge, throughput,
+overhead), and from a document the named values that the page and the terminal print."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the printed value that repeats the samples to converge in epochs."""
+"""Name of the printed value that is the samples to converge, converted to epochs."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -51,21 +51,21 @@ _VERIFICATION: dict[Standing, str | None] = {
 
 
 def describe_score(result: Result) -> ScoreRecord:
-    """Return the document of the score of one result set: the set's row of the tables, and values that only a score
-    has."""
+    """Return the JSON document of the score of one result set: the set's row of the tables of results, and values
+    that only a score has."""
     (record,) = describe_scores([result])
     return record
 
 
 def describe_scores(sets: Sequence[Result]) -> tuple[ScoreRecord, ...]:
-    """Return, for each result set, the document of its score: the set's row of the tables, and values that only a
-    score has; with the cost to train where a price is known."""
+    """Return, for each result set, the JSON document of its score: the set's row of the tables of results, and values
+    that only a score has; with the cost to train where a price is known."""
     rows = describe_sets(sets).configurations
     return tuple(_describe(result, row) for result, row in zip(sets, rows, strict=True))
 
 
 def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
-    """Make a result, under a distinct label, from each result set that the rules have judged."""
+    """Make a result, with a label that no other has, from each result set that the rules have judged."""
     labels = unique_labels([found.result_set for found in judged])
     return [
         make_result(index, label, found, read_set_records(found.result_set, found.files))
@@ -74,8 +74,8 @@ def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
 
 
 def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
-    """Return the document of the score of each result set that the rules have judged; the price of the system per
-    hour adds the cost to train."""
+    """Return the JSON document of the score of each result set that the rules have judged; with the price per hour of
+    the system, the document has the cost to train."""
     sets = results_of_sets(judged)
     return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
 
@@ -119,22 +119,23 @@ def _why_no_interval(result: Result) -> str | None:
 
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
-    """Return the interpolated samples to converge of each run; [] where the curve of some run never crosses the
-    target, since leaving that run out would bias the mean."""
+    """Return for each run the samples at which its quality curve crosses the target, interpolated between
+    evaluations; [] where the curve of some run never does, since leaving that run out would bias the mean."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return two fields of a score's document for one factor of the time: `name`, the geometric mean of the runs'
-    values, and `spread` with the ending '_cv', their coefficient of variation; empty without a value."""
+    """Return two fields of a score's JSON document for a quantity such as the overhead: the field `name` with the
+    geometric mean of the runs' values, and the field `spread` + '_cv' with their coefficient of variation; empty
+    where no value is known."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
 
 def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
-    """Return a score's printed values in reading order, by name: the score, its factors, and the values behind
-    them."""
+    """Return a score's printed values in reading order, by name: the score, the factors of the time such as
+    throughput, and further values such as the energy."""
     found = {name: show(record) for name, show in _SHOWN}
     return {
         name: Fact(name=name, value=told) if isinstance(told, str) else replace(told, name=name)
@@ -144,8 +145,8 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as a time to train, in `unit` or in a unit chosen for the time; without a score, the mean time
-    of the runs that met the target, with the reason why there is no score."""
+    """Return the score as a named value, a time to train, in `unit` or in a unit chosen for the time; without a
+    score, the mean time of the runs that met the target, with the reason why there is no score."""
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
@@ -159,8 +160,8 @@ def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
 
 
 def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
-    """Return the time of runs that met the target but make no score: one run's time, or the geometric mean of
-    several; None without any."""
+    """Return the time of runs that met the target but make no score, as a value with unit and note: one run's time,
+    or the geometric mean of several; None where no run has a time."""
     summary = log_summary(times_s)
     if summary is None:
         return None
@@ -186,8 +187,8 @@ def _score(record: ScoreRecord) -> str:
 
 
 def record_disturbed(record: ScoreRecord) -> str:
-    """Return the remark on a noisy machine for the set that a score's document describes: '; noisy machine: …'; ''
-    for a set that was measured on a quiet machine."""
+    """Return the remark that the result set of a score's document was measured on a noisy machine: '; noisy machine:
+    …'; '' for a quiet machine."""
     return disturbed_words(record.speed_cv, record.num_converged or 0, record.outlier)
 
 
@@ -228,9 +229,9 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Return the function that makes the printed value of a factor of the time from a score's document: the geometric
-    mean over runs, with the coefficient of variation. Where the factor can only be a multiple of a step, the field
-    `step` has that step."""
+    """Return the function that makes a printed value from a score's document: the geometric mean over runs of the
+    field `name`, with the coefficient of variation from the field `spread`. If the values can only be multiples of a
+    step, as with samples between evaluations, the field named by `step` has that step."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)
@@ -251,8 +252,8 @@ def _overhead(record: ScoreRecord) -> Fact | None:
 
 
 def _smallest(record: ScoreRecord) -> str:
-    """Return in one short line the detectable differences between this set of runs and another with as many runs and
-    equal noise."""
+    """Return in one short line the smallest differences in time that can be detected between this result set and
+    another with as many runs and equal noise."""
     if (number := record.num_converged or 0) < MIN_RUNS:
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns
@@ -283,7 +284,8 @@ def _runs(record: ScoreRecord) -> str:
 
 
 def _open_quality(record: ScoreRecord) -> str:
-    """Return the quality reached, which MLPerf's rules demand beside the time of a result in the Open division."""
+    """Return in words the quality reached, which MLPerf's rules demand beside the time of a result in the Open
+    division; '' in other divisions."""
     found = record.open_final_quality
     return "" if found is None else f"{quality(found)} (geometric mean of all scored runs, as Open demands)"
 

@@ -66,8 +66,8 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def split_step(finding: str) -> tuple[str, Fact | None]:
-    """Split a finding of a study into its text and the next command that its last sentence suggests ('Next, to see
-    more: dlrmbench report …'), as a row for a page's head.
+    """Split a finding of a study (a computed or measured analysis) into its text and a row for a page's head, which
+    has the next command that the last sentence of the finding suggests ('Next, to see more: dlrmbench report …').
 
     The whole finding and None are returned where it suggests no command, or one that is too long for a head.
     """
@@ -122,8 +122,8 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 
 def _shown(column: StudyColumn, values: Sequence[Value], seconds: TimeUnit | None) -> list[Cell]:
-    """Return the cells of one column of a study's table. Times are in the unit `seconds`; where that is None, in a
-    unit chosen for the column."""
+    """Return the cells of one column of the table of a study (a computed or measured analysis). Times are in the unit
+    `seconds`; where that is None, in a unit chosen for the column."""
     is_head = column.unit is not None and column.unit == column.name.lower()
     amounts = [value for value in values if is_amount(value)]
     number = significant if is_head else _number_format(column.unit, amounts, seconds)
@@ -171,7 +171,7 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
     """Return one time unit for a whole table, so that the times in a row can be compared: the largest unit in which
     no time is below 0.1 or has five digits before the point. None where no unit is so, and where all columns would
-    choose the same unit anyway."""
+    choose the same unit by themselves."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)

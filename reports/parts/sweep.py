@@ -52,14 +52,14 @@ def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
 
 
 def _axis_cell(row: SweepRow, at: int) -> Cell:
-    """Return the cell with a configuration's value of the varied setting number `at`; the cell of the first setting
-    has the note INVALID below it if the rules reject the configuration's runs."""
+    """Return the cell with a configuration's value of the varied setting with index `at`; the cell of the first
+    setting has the note INVALID below it if the rules reject the configuration's runs."""
     return Cell(text=row.values[at], sub="INVALID" if at == 0 and row.is_refused else "")
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """Yield the columns of a sweep's table after those of the varied settings: score and time for runs to a target,
-    the measured values for measurements, then runs and verdicts."""
+    """Yield the columns of a sweep's table after those of the varied settings: score and time if runs train to a
+    target quality, then the measured quantities, then numbers of runs and verdicts."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -100,8 +100,8 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """Return the limits that bind phases with at least a tenth of a training step's time: 'gather 61 %, compute
-    30 %'."""
+    """Return the limits, such as memory, that bound at least a tenth of a training step's time, each with its share
+    of the time: 'gather 61 %, compute 30 %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])
@@ -109,8 +109,8 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """Return a configuration's verdict against the sweep's baseline in a sentence, or 'baseline'; where it failed or
-    was not measured, words that say so."""
+    """Return a configuration's verdict against the sweep's baseline in a sentence, or 'baseline'; for a configuration
+    that failed or was not measured, words that say so."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:
@@ -119,7 +119,8 @@ def against_first(row: SweepRow) -> str:
 
 
 def brief_verdict(row: SweepRow) -> str:
-    """Return a configuration's verdict against the sweep's baseline in a few words, for a table column."""
+    """Return a configuration's verdict against the sweep's baseline in a few words, for a table column; for a
+    configuration that failed, was not measured or is the baseline, the word for that."""
     whole = row.comparison.whole if row.comparison else None
     if row.failure:
         return "failed"
@@ -135,7 +136,8 @@ def brief_verdict(row: SweepRow) -> str:
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
-    """Return the notes printed with the table of a sweep."""
+    """Return the notes printed with the table of a sweep: how means and verdicts were computed, what failed, and how
+    energy was measured."""
     if (measure := measure_of(sweep)) is not None:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""

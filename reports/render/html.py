@@ -43,8 +43,8 @@ def embed_json(content: Mapping[str, Any]) -> Markup:
 
 
 def _known(value: Any) -> Any:
-    """Return a JSON value without members that are null: on the page, an absent member means the same and takes no
-    space."""
+    """Return a JSON value without null members: in the page's data, an absent member means the same as null and takes
+    no space."""
     if isinstance(value, Mapping):
         known = {key: _known(entry) for key, entry in value.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
@@ -99,13 +99,13 @@ def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
 
 
 _WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Largest number of characters of a word that may not be broken over lines, and of the part of a longer word before
-or after '=' that may not: what a line on a phone holds."""
+"""Maximum number of characters of a word whose line breaks need no control, and of a part of a longer word, before or
+after '=', that is not to be broken at its underscores: as many as fit into a line on a phone."""
 
 
 def _breakable(text: str) -> Markup:
-    """Return a text as HTML with its line breaks controlled: numbers stay with their units, a long word may be broken
-    after an equal sign only, and a long name in it after an underscore as well."""
+    """Return a text as HTML with its line breaks controlled: a number stays with its unit; a long word is broken only
+    after an equal sign, or, if it has a long name before or after that sign, at the underscores of the name."""
     words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 
@@ -121,8 +121,8 @@ def _keep_together(value: Any) -> Any:
 
 
 def _rows(table: Table) -> Markup:
-    """Return the HTML rows of a table, without a template: a page of a thousand configurations has tens of thousands
-    of cells, for which a template takes three times as long."""
+    """Return the HTML rows of a table, made without a template: a page of a thousand configurations has tens of
+    thousands of cells, for which a template takes three times as long."""
     numbers = [column.is_number and not table.is_numeric for column in table.columns]
     texts = []
     for row in table.rows:

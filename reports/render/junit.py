@@ -42,7 +42,8 @@ def _suite(subject: str, outcomes: Sequence[Outcome], verdict: Verdict) -> ET.El
 
 
 def _skipped(verdict: Verdict) -> ET.Element:
-    """Return the JUnit suite of a result set that was not judged, with one skipped test case."""
+    """Return the JUnit test suite of a result set that was not judged: one test case, which is skipped, with the
+    reason."""
     suite = ET.Element("testsuite", name=_legal(verdict.subject), tests="1", errors="0", failures="0", skipped="1")
     properties = ET.SubElement(suite, "properties")
     ET.SubElement(properties, "property", name="verdict", value=verdict.outcome)

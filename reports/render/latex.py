@@ -16,15 +16,16 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""Last code point of Latin-1, up to which every LaTeX font has all characters. A symbol beyond it is left out, and
-any other character is written as its number, such as U+4E2D, unless a LaTeX command for it is known here."""
+"""Last code point of Latin-1. Characters up to here are in every LaTeX font and are written as they are; of those
+beyond, the ones with a LaTeX command above are written as the command, other symbols are left out, and other
+characters are written as their number, such as U+4E2D."""
 _LABEL_WORDS = 5
 
 
 def render_latex(blocks: Sequence[Block]) -> str:
-    """Return all blocks as LaTeX, with an empty line between two of them; needs the package booktabs.
+    """Return all blocks as LaTeX, with an empty line between two of them; needs the LaTeX package booktabs.
 
-    Every table has a caption, its own or that of the heading above it, and a label made from the caption:
+    Every table has a caption, which is its own or the heading above it, and a label made from the caption:
     'tab:throughput-alone'.
     """
     return "\n\n".join(part for part in _Writer().write(blocks) if part)
@@ -42,7 +43,8 @@ def _escaped(char: str) -> str:
 
 
 class _Writer:
-    """Writer of blocks as LaTeX, which remembers the heading above a table, and the labels already used."""
+    """Writer of blocks as LaTeX, which remembers the last heading, as the caption of tables without one, and the
+    labels already used."""
 
     def __init__(self) -> None:
         self.heading = "Table"

@@ -35,8 +35,9 @@ _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Pattern of the parts of a text that are not broken over lines: a command to be copied (from a colon or comma to the
-end of its clause, in quotes, or the whole text), a number with its percent sign, and a range."""
+"""Pattern of the parts of a text that are not broken over lines: a command to be copied (which follows a colon or
+comma up to the end of its clause, is in quotes, or is the whole text), a number with its percent sign, and a
+range."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -62,7 +63,7 @@ def ansi(text: str, kind: str) -> str:
 
 def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
     """Return all blocks as text for a terminal, with a blank line between two of them and no line break at the end.
-    Words are cut only in a table whose columns are too wide even one by one."""
+    Words are cut only in a table column that is too wide for the terminal even if shown without other columns."""
     parts = [_lines(block, width, style) for block in blocks]
     return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
 
@@ -114,8 +115,8 @@ def _heading(heading: Heading, width: int, style: Style) -> list[str]:
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
-    """Return named values as terminal lines: the names in a column, and the values in lines beside it. A value with a
-    word that is too long for that, such as a path, stands below its name."""
+    """Return named values as terminal lines: the names in a left column, the values to the right of them. A value
+    with a word too long for the right column, such as a path, stands below its name."""
     lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
     lines = []
     for fact in facts:
@@ -130,8 +131,8 @@ def _facts(facts: Sequence[Fact], width: int) -> list[str]:
 
 
 def _records(table: Table) -> Iterable[Part]:
-    """Yield each row of a table as a heading and its named values, for tables too wide for a terminal; empty cells
-    are left out."""
+    """Yield each row of a table as a heading with named values below it, for tables too wide for a terminal; empty
+    cells are left out."""
     for first, *cells in table.rows:
         said = zip(table.columns[1:], cells, strict=True)
         facts = tuple(Fact(name=column.name, value=cell.line) for column, cell in said if cell.text)
@@ -139,8 +140,8 @@ def _records(table: Table) -> Iterable[Part]:
 
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
-    """Return the terminal lines of one rule's findings: the rule, then every place with its finding; a remedy that
-    successive places share is printed once, after the last of them."""
+    """Return the terminal lines of one rule's findings: the rule, then every finding with its place. Where successive
+    findings have the same remedy, it is printed once, after the last of them."""
     first, *lines = _hang(f"{group.severity}  {printable(group.code)}  {printable(group.title)}", width)
     lines = [style(group.severity, group.severity) + first.removeprefix(group.severity), *lines]
     texts = []
@@ -185,8 +186,8 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _below(text: str, width: int) -> list[str]:
-    """Return the lines of a table cell that is too long for its row, to be printed below the row: a list, recognised
-    by '; ', is broken at blanks; any other text, such as a path, stays whole."""
+    """Return the lines of a table cell that is too long for its row, to be printed below the row: a list of items
+    separated by '; ' is wrapped at blanks; any other text, such as a path, stays on one line."""
     said = printable(text)
     return _fill(said, width) if "; " in said else [said] if said else []
 
@@ -223,13 +224,13 @@ def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
 
 
 def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """Return the texts of a table's head and cells, row by row, made printable."""
+    """Return the texts of a table, made printable: a list of the columns' names, then a list for each row."""
     return [[printable(column.name) for column in columns], *([printable(cell.text) for cell in row] for row in rows)]
 
 
 def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
-    """Return, for each table column, the least width at which no word is cut: numbers stay on one line, while the
-    heads of their columns are wrapped."""
+    """Return, for each table column, the least width at which no word is cut: a column of numbers must hold its
+    longest number and the longest word of its heading, a column of words its longest word."""
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
     words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
     cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]

@@ -70,7 +70,7 @@ def read_document(path: Path) -> ReportDocument:
 
 
 def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
-    """Read a document that the command `verb --format json` wrote.
+    """Read a JSON document that the command `verb --format json` wrote, into the type `record`.
 
     Raises InputError, which names the file, the member, what was found and what was expected.
     """
@@ -125,8 +125,8 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """Yield an exported document's errors other than of type: repeated labels and runs, lists of unequal lengths,
-    qualities out of range."""
+    """Yield the errors of an exported document whose types are right: repeated labels and runs, lists of unequal
+    lengths, qualities out of range."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"
@@ -155,8 +155,8 @@ def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
 
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
-    """Return a document with the rows of all documents in `parts`. Where two documents have the same label for a
-    configuration, the later one gets a number: 'base (2)'."""
+    """Return one document with the rows of all documents in `parts`. If two documents use the same label for a
+    configuration, the label from the later document gets a number: 'base (2)'."""
     labels = [list(dict.fromkeys(row.configuration for row in _rows(part))) for part in parts]
     distinct = iter(distinct_labels(label for part in labels for label in part))
     renamed = [{label: next(distinct) for label in part} for part in labels]

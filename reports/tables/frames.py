@@ -34,8 +34,8 @@ FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
 
 
 def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """Return a data frame of rows with a value or None per column; dtypes are those of the columns, also without
-    rows."""
+    """Return a data frame of rows with a value or None per column; the dtypes are those that `columns` define, also
+    if there are no rows."""
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     return pd.DataFrame(
         {
@@ -87,18 +87,21 @@ def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
 
 
 def measurements_frame(document: ReportDocument) -> pd.DataFrame:
-    """Return a data frame with one row per process of a measurement (any quantity other than runs to a target)."""
+    """Return a data frame with one row per process of a measurement, such as throughput (but not of runs that train
+    to a target quality)."""
     return record_frame(MeasurementRow, document.measurements)
 
 
 def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
-    """Return the data frames of single kinds of measurement, by the table's name: one row per process."""
+    """Return the data frames that each hold a single kind of measurement, such as throughput, by the name of the
+    table; a frame has one row per process."""
     return {name: record_frame(DETAIL_TABLES[name].row, rows) for name, rows in detail_rows(document).items()}
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV. For a document with measurements only, return these: in the table of their
-    kind, with all its quantities, if they are all of one kind that has a table, else in the table `measurements`."""
+    """Return a document's runs as CSV. If a document has only measurements, return the measurements: if all are of
+    one kind that has a table of its own, that table with all quantities of the kind, else the table
+    `measurements`."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))
@@ -106,8 +109,8 @@ def document_csv(document: ReportDocument) -> str:
 
 
 def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
-    """Return a data frame with one row per rule finding on a set or its logs, errors first, and the columns
-    FINDING_COLUMNS."""
+    """Return a data frame of rule findings, errors first, with one row for each place at which a set or a log breaks
+    a rule, and the columns FINDING_COLUMNS."""
     return _labelled_frame(FINDING_COLUMNS, ((result.label, result.verdict.findings) for result in sets))
 
 
@@ -129,8 +132,8 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
-    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created; for
-    measurements also measurements.parquet and the tables of their kinds.
+    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created; if there
+    are measurements, also measurements.parquet and the tables of single kinds of measurement.
 
     Each table has a file, since the tables' rows differ in kind. A link with the name of a file is replaced. Returns
     the files' paths.

@@ -1,4 +1,5 @@
-"""Makes table rows of measurements other than runs to a target, of any kind: one row per process."""
+"""Makes table rows of measurements, such as throughput (but not of runs that train to a target quality): one row per
+process."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Se
 
 
 def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
-    """Yield the rows of one measurement in the table `measurements`, one per process, with `label` as the
+    """Yield the rows of one measurement in the table named 'measurements', one row per process, with `label` as the
     configuration's name."""
     about, measure = measured.asked, measured.measure
     for index, repetition in enumerate(measured.repetitions):
@@ -54,8 +55,8 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
 
 
 def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
-    """Yield the rows of one measurement, one per process, in the table of its kind, which has all its quantities;
-    none where the kind has no such table."""
+    """Yield the rows of one measurement, one per process, in the table of its kind of measurement, which has all
+    quantities of that kind; no row where the kind has no table."""
     if measured.measured is None or (table := measured.measured.DETAILS) is None:
         return
     for index, process in enumerate(measured.repetitions):
@@ -75,8 +76,8 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
 def _labels_by_folder(
     measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
-    """Return the label of each measurement by its folder: the label of the result set in the same folder, else a
-    label that is distinct and not among those `taken`."""
+    """Return the label of each measurement by the measurement's folder: the label of the result set in the same
+    folder, else a label that no other folder has and that is not in `taken`."""
     known: dict[Path, str] = {}
     for result in sets:
         if result.place is not None:

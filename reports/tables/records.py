@@ -257,8 +257,7 @@ class SetMember(SetRow, kw_only=True, frozen=True):
 
     @property
     def is_defined(self) -> bool:
-        """Whether the configuration's quality must be from 0 to 1, as the quality of every benchmark with a known
-        definition."""
+        """Whether the configuration's benchmark has a known definition, so that its quality must be from 0 to 1."""
         return self.status != "unknown"
 
 
@@ -285,8 +284,8 @@ DETAIL_TABLES: Mapping[str, DetailTable] = {
     **{table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None},
     **{name: load_place(place) for name, place in find_places("tables").items()},
 }
-"""Tables of single kinds of measurement, by name; they have more quantities than the one in the table
-`measurements`."""
+"""Tables that each hold a single kind of measurement, by name; they have all quantities of the kind, where the table
+named 'measurements' has only the compared quantity."""
 
 if TYPE_CHECKING:
     ReportDocument = _ReportMembers
@@ -303,6 +302,6 @@ else:
 
 
 def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
-    """Return the rows of a document in each table that belongs to a single kind of measurement, by the table's
-    name."""
+    """Return, by the table's name, the rows of a document in each of the tables that hold a single kind of
+    measurement."""
     return {name: getattr(document, name) for name in DETAIL_TABLES}

@@ -1,5 +1,5 @@
-"""Renders the reference page of all table columns, reports/tables/README.md, which `dlrmbench schema columns_page`
-prints."""
+"""Renders reports/tables/README.md, the reference page of all columns of result tables, which `dlrmbench schema
+columns_page` prints."""
 
 from collections.abc import Mapping, Sequence
 from inspect import cleandoc
@@ -27,7 +27,7 @@ Made by `dlrmbench schema columns_page > reports/tables/README.md`.
 
 
 def render_page() -> str:
-    """Render the reference page of all table columns as Markdown."""
+    """Render as Markdown the reference page that describes all columns of the tables of results."""
     return "\n".join([_HEAD, *(_table(name, *frame) for name, frame in FRAMES.items())])
 
 

@@ -34,8 +34,8 @@ def document_of(sets: Sequence[Result]) -> ReportDocument:
 
 
 def set_row(result: Result) -> SetRow:
-    """Return a configuration's table row: its score, interval, and geometric means of the factors of the time over
-    converged runs."""
+    """Return a configuration's table row: its score with interval, and the geometric means of epochs to converge and
+    of samples/s over converged runs."""
     first, interval, converged = result.first_run, result.interval, result.converged
     epochs, throughput = result.summary("epochs_to_converge"), result.summary("throughput_samples_per_s")
     members: dict[str, Any] = {
@@ -112,7 +112,8 @@ def _unfinished(result: Result) -> Iterator[RunMember]:
 
 
 def _measured(record: RunRecord | None) -> dict[str, Any]:
-    """Return the fields of a run's table row that come from the record of its attempt; empty without a record."""
+    """Return the fields of a run's table row that come from the record of the run's attempt; empty where there is no
+    record."""
     if record is None:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""Defines the JSON documents of the commands `score` and `run`; `reports.views` makes and shows them.
+"""Defines the JSON documents of the commands `score` and `run`; the package `reports.views` makes and shows them.
 
-A set is a row of `report --format json`, followed by fields that only a score has; its runs are rows of that
-document.
+A result set has the fields of a row of `report --format json`, followed by fields that only a score has; each of its
+runs is a row as in the table of runs.
 """
 
 from typing import Annotated, Literal

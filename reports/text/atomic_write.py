@@ -2,8 +2,8 @@
 `replace_file` for all others.
 
 The package `reports` uses this module for all files, the package `harness` for files that a user named. Code that
-trains uses reference_models/process/atomic_write.py: neither of the two modules imports the other, since that one is
-in a package with torch. One test checks that both behave alike.
+trains uses reference_models/process/atomic_write.py instead: the packages `reports` and `reference_models`, of which
+only the second needs torch, do not import each other. A test checks that the two modules behave alike.
 """
 
 import os
@@ -65,7 +65,7 @@ def write_new(path: Path, text: str, *, errors: str = "strict") -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or a rename in a folder, to the disk, and wait until that is done."""
+    """Flush a file, or a folder after a rename in it, to the disk, and wait until that is done."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -207,7 +207,7 @@ def byte_unit(values: Iterable[float | None]) -> ByteUnit:
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter as a capital."""
+    """Return a text with its first letter made a capital."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,5 +1,5 @@
-"""Makes the output of comparisons as blocks: the sentence first, then the factors of the time, then the settings that
-differ."""
+"""Makes the output of comparisons as blocks: a sentence with the verdict first, then the factors of the time to train
+(such as throughput), then the settings that differ."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,8 @@ _MAX_CHANGES, _MAX_UNLIKE = 12, 5
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Return blocks of every comparison, then the statistical method behind the verdicts; if `is_brief`, only the
-    confidence level and a sentence that says where the method is explained."""
+    """Return blocks of every comparison, then the statistical method behind the verdicts; if `is_brief`, in place of
+    the method only the confidence level and a sentence that says where intervals and verdicts are explained."""
     blocks = [block for comparison in comparisons for block in _comparison(comparison)]
     line = method_line(comparisons)
     if line and is_brief:
@@ -30,7 +30,7 @@ def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = Fal
 
 
 def _unlike_words(comparison: Comparison) -> str:
-    """Return in a sentence how the systems of two compared results differ; empty for one system.
+    """Return in a sentence how the systems of two compared results differ; '' if both were measured on one system.
 
     An example is 'Two systems, unlike in processor (A, new: B), train.global_batch_size (512, new: 1024).'
     """

@@ -23,8 +23,8 @@ def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """Yield a table of settings per section of the configurations. Where all values of one configuration have the
-    same source, such as a file, the source is in the column's heading, else beside each value."""
+    """Yield a table of settings for each section of the two configurations. Where all values of one configuration in
+    a section have the same source, such as a file, the source is in the column's heading, else beside each value."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)
         (head_a, a), (head_b, b) = (

@@ -9,7 +9,7 @@ from reports.text.formatting import duration, epoch_ms, si, utc
 
 
 def history_blocks(past: Sequence[PastSet]) -> tuple[Block, ...]:
-    """Return a table with one row per past run set; a sentence where there is none."""
+    """Return a table with one row per past run set, or a sentence if there are no past run sets."""
     return (table_of(past, _COLUMNS, id_="history") if past else Prose(text="No run sets here."),)
 
 

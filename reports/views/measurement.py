@@ -1,4 +1,5 @@
-"""Makes the output of measurements that are not scores as blocks: of any kind, profiles, and tables of sweeps."""
+"""Makes the output of measurements that are not scores as blocks: of throughput and other kinds of measurement, of
+profiles of a training step, and of the tables of sweeps."""
 
 import math
 import shlex
@@ -56,8 +57,8 @@ def _noise(measured: Result) -> Smallest | None:
 
 
 def _smallest(measured: Result) -> str:
-    """Return in one short line the detectable difference between this measurement and another with as many processes
-    and equal noise."""
+    """Return in one short line the smallest difference that can be detected between this measurement and another with
+    as many processes and equal noise."""
     smallest = _noise(measured)
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"
@@ -67,7 +68,8 @@ def _smallest(measured: Result) -> str:
 
 
 def measurement_document(measured: Result, path: Path) -> MeasurementDocument:
-    """Return the JSON document of a measurement: its files, the value of every process, their mean and interval."""
+    """Return the JSON document of a measurement: its files, the value of every process, and the mean of these with
+    its interval."""
     measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
     summary = log_summary(values, step=value_step(measured)) if measure.scale == "ratio" else None
@@ -99,8 +101,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
-    """Return the means of a measurement as (name, value) texts: the compared quantity with its interval, the other
-    recorded values, and the number of processes."""
+    """Return the means of a measurement as (name, value) texts: that of the compared quantity with its interval,
+    those of the other recorded quantities, and the number of processes."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
 

@@ -16,8 +16,9 @@ from reports.views.score import finished_blocks, finished_document
 def pair_blocks(
     sets: Sequence[Result], measured: Sequence[Result], comparisons: Sequence[Comparison], page: Path
 ) -> tuple[Block, ...]:
-    """Return the blocks of the base and of the new result of a pair (result sets are in `sets`, other measurements in
-    `measured`), then of their comparison.
+    """Return the blocks on two configurations that were measured alternately (A/B), the base and the new one, and
+    then of their comparison. The two results are in `sets` if they have logs, in `measured` if they are other
+    measurements.
 
     `page` is the HTML page on both results.
     """
@@ -35,8 +36,8 @@ def pair_document(
     folder: Path,
     page: Path,
 ) -> PairDocument:
-    """Return the JSON document of a pair measured alternately: base and new result, their comparison, their folder
-    and page."""
+    """Return the JSON document of two configurations measured alternately (A/B): the base and the new result, their
+    comparison, their folder and the HTML page."""
     return PairDocument(
         folder=str(folder),
         report=str(page),

@@ -46,7 +46,8 @@ def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
 
 
 def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
-    """Return, for each reference system, a heading, a sentence on the system and a table of its result sets."""
+    """Return, for each reference system, a heading, a sentence on the system and a table of the result sets in its
+    bundle."""
     how = "'dlrmbench measure-system --bundle NAME' makes a bundle of this system"
     none = f"No reference system is here. {how}; {FOLDER_VARIABLE} names a folder of them."
     blocks: list[Block] = [] if systems else [Prose(text=none)]

@@ -1,5 +1,5 @@
 """Makes the output of scores as blocks, rows and documents: the Olympic mean with its uncertainty, and the factors of
-the time."""
+the time to train (samples to converge, throughput, overhead)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from rules.checks.rule import SEVERITIES
 
 
 def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
-    """Return one table of scores with a row per result set; values that no set has are left out."""
+    """Return one table of scores with a row per result set; a column without a value for any set is left out."""
     told = [(record, score_facts(record)) for record in records]
     used = [name for name in FACTS if name != EPOCHS and any(name in facts for _, facts in told)]
     title = ("result set", lambda row: Cell(text=_problem(row[0]), sub=row[0].path))

@@ -26,11 +26,11 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
-    """Return rule verdicts as blocks, INVALID ones first, and their counts last; at most `max_places` findings of
-    each rule are listed, None for all.
+    """Return rule verdicts as blocks, INVALID ones first, and the number of each verdict last; at most `max_places`
+    findings of each rule are listed, all findings if that is None.
 
-    With `max_places`, lists of the parts of a submission or round, and of results that no rule was applied to, are
-    limited, too: each has the MAX_PARTS worst.
+    If `max_places` is given, the list of the parts (result sets, submissions) of a submission or round, and the list
+    of results that no rule was applied to, have at most MAX_PARTS entries each, the worst first.
     """
     ordered = _worst_first(verdicts)
     blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
@@ -112,8 +112,9 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
 
 
 def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
-    """Return a line for each result that no rule was applied to, such as a result of an MLPerf benchmark that
-    dlrmbench does not judge, with the reason; beyond `max_lines`, only the number of results."""
+    """Return a line, with the reason, for each result that no rule was applied to, such as a result of an MLPerf
+    benchmark that dlrmbench does not judge; of more than `max_lines` results, the first and the number of the
+    rest."""
     words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
     if len(words) == 1:
         ((subject, text),) = words.items()
@@ -131,8 +132,8 @@ def _benchmarks(verdict: Verdict) -> str:
 
 
 def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
-    """Return the verdicts on the parts of a submission or round (submissions, result sets), one row per part, worst
-    first."""
+    """Return the table of verdicts on the parts of a submission (result sets) or of a round (submissions), one row
+    per part, the worst verdict first."""
     parts = _worst_first(verdict.parts)
     below = "submission" if verdict.level == "round" else "set"
     if not parts:
@@ -160,8 +161,8 @@ def _all_places(places: Sequence[str]) -> str:
 
 
 def _first_and_last(places: Sequence[str]) -> str:
-    """Join the places of a finding: a single one as it is, two by 'and'; for more the first, the last and their
-    number."""
+    """Join the places of a finding: one place as it is, two by 'and'; of more places the first and the last, with the
+    number of places."""
     if len(places) == 1:
         return places[0]
     first, last = PurePath(places[0]), PurePath(places[-1])
@@ -189,8 +190,8 @@ def _place(finding: Finding, verdict: Verdict) -> str:
 
 
 def _opinions(verdict: Verdict) -> tuple[Block, ...]:
-    """Return dlrmbench's verdicts next to the official MLPerf checkers', and their differences; empty where the
-    checkers were not run."""
+    """Return dlrmbench's verdicts next to those of the official MLPerf checkers, and where they differ; empty where
+    the checkers were not run."""
     rows = compare_opinions(verdict)
     if not rows:
         return ()

@@ -1,5 +1,5 @@
-"""Decides how much a page of many configurations shows: a table row for each, details for the first and the INVALID
-ones."""
+"""Decides how much a page of many configurations shows: a table row for each, and details (runs, curves, commands)
+for the first configurations and the INVALID ones."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from reports.text.formatting import plural
 MOST_WHOLE = 24
 """Largest number of configurations for which a page shows the details (runs, curves, commands) of all."""
 MOST_DETAILED = 12
-"""Number of configurations, the first of the group, that a page of more than MOST_WHOLE shows with details; INVALID
-ones are shown with details wherever they stand."""
+"""Number of configurations, from the first on, that are shown with details on a page of more than MOST_WHOLE
+configurations; INVALID configurations are always shown with details."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
@@ -23,7 +23,8 @@ def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]]:
-    """Return the results shown in detail in parts small enough for one drawing each, with the name of each part."""
+    """Return the results that are shown in detail, divided into parts small enough for one drawing, each with its
+    name, such as 'Configurations 1 to 12'."""
     if len(group) <= MOST_WHOLE:
         return [("Configurations", group)]
     shown = detailed(group)
@@ -45,8 +46,8 @@ def detail_words(group: Sequence[Result]) -> str:
 
 
 def detail_note(group: Sequence[Result]) -> str:
-    """Return a sentence that says which configurations' details the page leaves out and where to find them; '' where
-    it has all."""
+    """Return a sentence that says of which configurations the page leaves out details (runs, curves, commands) and
+    where to find these; '' where the page has the details of all."""
     if not detail_words(group):
         return ""
     return (

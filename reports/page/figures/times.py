@@ -108,8 +108,9 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return the words of the chart's legend by kind of mark (dots of runs, mean, band). Where no configuration has a
-    score, no dot is called a counted run, and the mean is geometric."""
+    """Return what each kind of mark in the chart of run times means (dots of runs, mean, band), for the legend. Where
+    no configuration has a score, a dot is a run that reached the target, not a counted run, and the mean is
+    geometric."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -124,8 +125,8 @@ def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
 
 
 def _shown_mean(result: Result) -> tuple[str, float | None]:
-    """Return name and value of the mean time to show for a configuration: the Olympic mean, else the mean of at least
-    two runs that met the target."""
+    """Return name and value of the mean time to show for a configuration: the Olympic mean, else the geometric mean
+    of at least two runs that met the target, else None as the value."""
     if result.score.olympic_mean_s is not None:
         return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
@@ -212,8 +213,9 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the shares of training, evaluation and other in the time of all bars. With `overhead` given, its
-    geometric mean, which is among the page's key numbers, decides the share of evaluation and other together.
+    """Return the shares of training, evaluation and other in the summed time of all bars. `overhead` summarises the
+    ratio of the whole time to the time of training, by run; if given, evaluation and other together have the share
+    that follows from its geometric mean, as the page's key numbers show it.
 
     That share is divided between evaluation and other in proportion to their seconds.
     """

@@ -1,5 +1,5 @@
-"""Makes the sections that compare every configuration with the baseline: causes of the difference in time, and its
-certainty."""
+"""Makes the sections that compare every configuration with the baseline: what the difference in time consists of
+(samples to converge, throughput, evaluation and overhead), and how certain it is."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -33,8 +33,9 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Largest number of comparisons with the baseline that have a sentence each and whose table shows every factor; with
-more, the table shows only times to train, and a folded table the factors."""
+"""Maximum number of comparisons with the baseline up to which each has a sentence and a table row for every factor of
+the time (such as throughput); if there are more, the table has only times to train, and a folded table has the
+factors."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -63,15 +64,16 @@ def compare_group(
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
-    """Return the indices of the comparisons that are shown with all factors of the time: the first ones, and those of
-    INVALID sets."""
+    """Return the indices of the comparisons that are shown with all factors of the time to train (samples to
+    converge, throughput, overhead): the first ones, and those of INVALID sets. `rejected` says of each whether the
+    set is INVALID."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
 def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
-    """Return the section on why configurations differ in time, factor by factor; None where there is only one
-    configuration."""
+    """Return the section on why configurations differ in time to train: by samples to converge, throughput or
+    overhead; None where there is only one configuration."""
     if not comparisons:
         return None
     usable = [comparison for comparison in comparisons if comparison.factors]
@@ -86,8 +88,9 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """Return the charts of factors of the time; for many configurations, one chart of the times, below it the charts
-    of the factors folded."""
+    """Return the charts of what the differences in time to train consist of (samples to converge, throughput,
+    overhead). Where there are many configurations, one chart of their times comes first, and the other charts are
+    folded below it."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
     if is_many:
@@ -109,7 +112,8 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
-    """Return a chart with one bar per configuration: its time to train as a ratio to the baseline's."""
+    """Return a chart with one bar per configuration: the ratio of the configuration's time to train to the
+    baseline's."""
     wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
     bars = (
         replace(_bar(comparison, whole), name=comparison.new, verdict=comparison.verdict, is_whole=False)
@@ -148,7 +152,8 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
 
 
 def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Return a sentence for each comparison with the baseline; none where there are more than MAX_WHOLE."""
+    """Return a sentence for each comparison with the baseline; no sentence at all where there are more than MAX_WHOLE
+    comparisons."""
     if len(comparisons) > MAX_WHOLE:
         return []
     texts = tuple(_sentence(comparison) for comparison in comparisons)
@@ -163,8 +168,9 @@ def _sentence(comparison: Comparison) -> str:
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return words that say which of two compared results is INVALID, for a row that is about the new one: 'INVALID
-    by the rules, as is a'; '' where neither is."""
+    """Return words that say which of two compared results is INVALID, for a row named after the result that is
+    compared with the baseline: 'INVALID by the rules, as is a', where 'a' is the baseline; '' where neither is
+    INVALID."""
     if "new" not in comparison.invalid_sides:
         return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
@@ -210,8 +216,8 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes below the table of comparisons; a note that applies to several comparisons appears once, with
-    the names of their configurations."""
+    """Return the notes below the table of comparisons; a note that applies to several comparisons appears once, after
+    the names of the configurations compared."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -298,7 +304,8 @@ def _ratio_cell(factor: FactorComparison) -> Cell:
 
 
 def _value_cell(factor: FactorComparison, value: float | None, num_runs: int, unit: TimeUnit) -> Cell:
-    """Return the table cell with one configuration's value of a factor and its number of runs."""
+    """Return the table cell with one configuration's time to train, or with a factor of it such as throughput, and
+    the number of runs."""
     forms: dict[str, Callable[[float | None], str]] = {
         "time_to_train": unit.text,
         "samples_to_converge": count,

@@ -1,4 +1,5 @@
-"""Makes the section on convergence: quality of each run, and of the reference, over epochs, time or samples."""
+"""Makes the section on convergence: the quality of each run over epochs, time or samples, in one chart or in a small
+chart per configuration."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +27,8 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """Run whose evaluations state their epoch or samples, to be drawn as a curve; epochs count from the start of
-    training."""
+    """Run to be drawn as a curve, which at least one evaluation with an epoch makes possible; epochs count from the
+    start of training."""
 
     result: Result
     run: Run
@@ -40,7 +41,7 @@ class _RunCurve:
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
-    """Return the samples per epoch, computed from every evaluation of the runs; [] where some evaluation lacks its
+    """Return the samples per epoch, one number for each evaluation of the runs; [] where an evaluation lacks its
     samples or its epoch."""
     every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
@@ -48,8 +49,8 @@ def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
 
 
 def convergence_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section on convergence: all runs in one chart while there are enough colours, else a small chart per
-    configuration."""
+    """Return the section on convergence, with all runs in one chart while there are colours for all configurations,
+    else with a small chart per configuration; None where no evaluation states its epoch."""
     if len(group) <= MAX_HUES:
         chart = convergence_chart(group, f"{id_}-convergence-chart")
         blocks: tuple[Block, ...] = () if chart is None else (chart,)
@@ -71,14 +72,14 @@ def _drawn(group: Sequence[Result]) -> list[_RunCurve]:
 
 
 def _first_epoch(result: Result) -> float:
-    """Return the epoch_num that means the start of training in a result's logs: 1 in some rounds, else 0."""
+    """Return the epoch_num with which a result's logs mark the start of training: 1 in some MLPerf rounds, else 0."""
     benchmark, _ = find_points(result)
     return benchmark.quality.first_epoch_num if benchmark is not None else 0
 
 
 def _trained(run: Run, first: float) -> tuple[Evaluation, ...]:
-    """Return the evaluations of a run, with epochs counted from the start of training; `first` is the epoch_num of
-    that start."""
+    """Return the evaluations of a run, with epochs counted from the start of training, which the log marks with the
+    epoch_num `first`."""
     return tuple(
         each if each.epoch_num is None or not first else replace(each, epoch_num=each.epoch_num - first)
         for each in run.log.evaluations
@@ -101,7 +102,7 @@ def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
 
 def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
     """Return the chart of quality over epochs, time or samples trained, among which a reader can choose; None where
-    no evaluation states its epoch or samples."""
+    no evaluation states its epoch. Samples are a choice only if every evaluation states epoch and samples."""
     drawn = _drawn(group)
     if not drawn:
         return None

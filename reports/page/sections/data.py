@@ -39,8 +39,9 @@ def data_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _look_blocks(look: DataLookRecord, whose: str, id_: str) -> list[Block]:
-    """Return the blocks on one data set: the share of positive labels, possible defects, and a table with a row per
-    column of the data. `whose` names the configurations that use the data set where others use another; else ''."""
+    """Return the blocks on one data set: the share of positive labels in each split, possible defects, and a table
+    with a row per column of the data. `whose` names the configurations that use this data set; '' where all
+    configurations use it."""
     shares = ", ".join(f"{percent(look.positives.get(split))} of {name}" for split, name in _SPLITS)
     text = f"{whose}: labels are 1 in {shares}." if whose else f"Labels are 1 in {shares}."
     if look.soft_labels is not None:

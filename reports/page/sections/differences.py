@@ -13,7 +13,7 @@ from reports.text.formatting import MISSING, plural, printable
 
 MOST_SHOWN = 12
 MOST_DIFFERING = 3
-"""Most differences between two configurations that the head of a page names."""
+"""Maximum number of differences between two configurations that the head of a page names."""
 DIFFERENCES = "Differences"
 
 

@@ -37,8 +37,9 @@ _WORDS = {
 
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
-    """Return the section on the machines that a group's sets of this harness ran on, the cheapest first where prices
-    are known, else the fastest; None for a single machine, or where a set's speed is unknown."""
+    """Return the section on the machines on which this harness made a group's result sets: the cheapest to train on
+    first where prices are known, else the fastest; None for a single machine, or where the speed of a set is
+    unknown."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -94,8 +95,8 @@ def _order(result: Result) -> tuple[float, float]:
 
 
 def _lead(ordered: Sequence[Result]) -> str:
-    """Return a sentence on the order of the machines in the table, and on the differences in speed that drift alone
-    may cause."""
+    """Return a sentence on the order of the machines in the table, and on the size below which a difference in speed
+    may be drift alone."""
     by = "cost to train (prices as given)" if _cost(ordered[0]) is not None else "speed"
     spans = spans_ms(ordered)
     when = ""
@@ -106,7 +107,7 @@ def _lead(ordered: Sequence[Result]) -> str:
 
 
 def _tolerance(group: Sequence[Result]) -> float:
-    """Return the drift of speed assumed between sets on two machines, as a fraction."""
+    """Return the relative drift of speed, as a fraction, that is assumed between sets measured on two machines."""
     return REFERENCE_DRIFT if any(system_of(result) for result in group) else ASSUMED_DRIFT
 
 
@@ -161,8 +162,9 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Return in words the drift between repeated sets on the machine of `result`, whatever quantity the sets
-    measured, or that too few sets were repeated to show a drift."""
+    """Return in words the drift of speed between repeated sets on the machine of `result`, or, where fewer than
+    MIN_SETS sets were repeated on it, the drift that is assumed. Sets of other configurations on this machine count,
+    too."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:
@@ -183,6 +185,6 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the repeated sets of a group's configurations: those already `known`; for measurements where none are
-    known, those found in their folders."""
+    """Return the result sets that repeat a configuration of the group: `known` where it has any, and for groups of
+    sets with logs; for other measurements, those found in the group's folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

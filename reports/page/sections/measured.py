@@ -1,5 +1,5 @@
-"""Makes the section on measurements that leave no logs (such as throughput): table and notes, as the record type of
-each kind describes them."""
+"""Makes the section on measurements that leave no logs (such as throughput): a table and notes, whose quantities and
+units are described by the record type of each kind of measurement."""
 
 import math
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ MAX_SENTENCES = 24
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
     """Return the columns of the table of measurements: the compared quantity, then the columns that the kind of
-    measurement defines. A kind that defines none has a column for each other recorded value, but for those shown
-    below the table and those without any value."""
+    measurement defines. For a kind that defines none, there is a column for each other recorded quantity, except
+    those that are shown below the table and those that no measurement has."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -141,7 +141,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
 
 
 def _tick(value: float, unit: str) -> str:
-    """Return the tick label of a measured value, without the unit that the axis names."""
+    """Return the tick label of a measured value, without its unit, which is in the name of the axis."""
     return in_unit(value, unit).removesuffix(f" {unit}").replace("-", "−")
 
 
@@ -165,10 +165,11 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
-    """Return, by the label of the result, the comparison of each measurement with the first one of its benchmark. All
-    comparisons within a benchmark are one family of tests.
+    """Return, by the label of the result, the comparison of each measurement with the first measurement of the same
+    benchmark. All comparisons within a benchmark are one family of tests (Holm).
 
-    Of a pair, whose two measurements were made alternately (A/B), the new one is compared with the pair's base only.
+    If two measurements were made alternately as a pair (A/B), the pair's new configuration is compared only with the
+    pair's base.
     """
     groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
@@ -183,8 +184,8 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell with the verdict of a measurement's comparison with the baseline; 'baseline' for a measurement
-    without a comparison, which is the baseline itself."""
+    """Return the cell with the verdict of a measurement's comparison with the baseline; 'baseline' where there is no
+    comparison, because the measurement is the baseline itself."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     if (whole := comparison.whole) is None:
@@ -195,8 +196,9 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the cell with a measurement's detectable difference to another set of as many processes; for a quantity
-    compared by ratio, such as speed, which may drift, also the smaller one to a set measured alternately with it."""
+    """Return the cell with the smallest difference that can be detected between this measurement and another of as
+    many processes; for a quantity compared by ratio, such as speed, which may drift, also with the smaller difference
+    that can be detected if the two are measured alternately."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

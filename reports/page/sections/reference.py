@@ -1,5 +1,5 @@
-"""Makes the section on convergence against the reference: results among the reference convergence points (RCPs) of
-their round."""
+"""Makes the section on convergence against the reference: the epochs (or samples) to converge of results, among the
+reference convergence points (RCPs) of the MLPerf round that judges them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
 def reference_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with one chart per table of reference convergence points, since every MLPerf round has its
-    own."""
+    """Return the section with one chart per set of reference convergence points, since every MLPerf round has points
+    of its own; results without such points are named in a sentence."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[Result, Convergence | None]]] = {}
     without: list[Result] = []
     for result in group:
@@ -107,8 +107,8 @@ def _chart(
 
 
 def _failing(point: ReferencePoint, result: Result) -> str:
-    """Return in words the chance of a false alarm in the convergence test of a benchmark that is not MLPerf's; '' for
-    official benchmarks."""
+    """Return in words how often the convergence test of a benchmark that is not MLPerf's rejects sets that converge
+    like the reference; '' for official benchmarks."""
     num_runs = result.score.num_runs_required
     if result.status != "own" or num_runs is None or not point.epochs:
         return ""
@@ -123,8 +123,8 @@ def _unit(result: Result) -> Unit:
 
 
 def _first_epoch(result: Result) -> str:
-    """Return a note on the offset of epoch_num where a round's logs count epochs from 1; '' where they count from
-    0."""
+    """Return a note that the logs' epoch_num exceeds the epochs trained by 1, for benchmarks whose logs count epochs
+    from 1; '' where they count from 0."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""

@@ -1,4 +1,4 @@
-"""Words the remarks to read before believing the scores: INVALID results, and unusual circumstances of
+"""Words the remarks that a reader needs before believing the scores: INVALID results, and unusual circumstances of
 measurement."""
 
 from collections import Counter
@@ -17,8 +17,8 @@ MAX_WARNINGS = 12
 
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the remarks to read before believing a group's scores: first those on INVALID sets, then the others, of
-    which only the first MAX_WARNINGS and the number of the rest are given; equal sentences appear once."""
+    """Return the remarks that a reader needs before believing a group's scores: all on INVALID sets, then the first
+    MAX_WARNINGS others with the number of those left out; equal sentences appear once."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -28,8 +28,8 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
-    """Return each remark once, followed by the labels of the sets that it is about where the page has several
-    sets."""
+    """Return each remark once; where the page has several sets, the labels of the sets that the remark is about come
+    before it."""
     said: dict[str, list[str]] = {}
     for sentence, label in pairs:
         said.setdefault(sentence, []).append(label)

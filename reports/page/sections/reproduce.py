@@ -25,14 +25,14 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs of `dlrmbench` with the option --matmul, which takes from a file how to compute matrix products; all other
-verbs choose this by timing."""
+"""Verbs of `dlrmbench` with the option --matmul, which takes the method for each matrix product from a file; all
+other verbs find the fastest method by timing."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
 def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with commands to copy, digests and checksums of results; text that several results share
-    appears once."""
+    """Return the section with commands to copy, and with digests and checksums of results; text that is the same for
+    several results appears once."""
     facts, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
@@ -74,9 +74,9 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """Yield the blocks with which a reader can make a set again: configuration values that were given in files, and
-    the recorded command, with seed and number of runs added, below the environment variables to set; a sentence where
-    no command was recorded."""
+    """Yield the blocks with which a reader can make a result set again: the configuration values that were given in
+    files, then the environment variables to set and the recorded command, with seed and number of runs added; only a
+    sentence where no command was recorded."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -98,10 +98,11 @@ def _commands(member: Result) -> Iterator[Block]:
 
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
-    """Return the recorded command of a set, with options added for its number of runs, its seed, and what was chosen
-    by timing. The number of runs is added because a set that was extended has more runs than its command says; of two
-    equal options the last counts. For the base of a pair, no choice by timing is added, since options appended to the
-    command of a pair apply to the new configuration."""
+    """Return the recorded command of a run set, with options added for the number of runs, for the seed, and for
+    settings that were chosen by timing (threads, matrix products). The number of runs is added because a set that was
+    extended has more runs than its command says; of two equal options the last counts. For the base of a pair
+    measured alternately (A/B), no settings chosen by timing are added, since options appended to the command of a
+    pair apply to the new configuration."""
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -121,8 +122,8 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
-    """Return the environment variable and value that set how long idle threads spin, as chosen by timing for the set;
-    empty where nothing was chosen."""
+    """Return the environment variable that sets how long idle threads spin, with the value that timing showed to be
+    best for the result set; empty where this was not timed."""
     choice = record.choice
     return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 
@@ -189,7 +190,8 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
 
 
 def _files(result: Result, id_: str) -> Iterator[Block]:
-    """Yield the blocks that list a result's logs with their digests, or the file of a measurement."""
+    """Yield the blocks on a result's files: a table of its logs with their digests, or, for a measurement without
+    logs, the path of its file."""
     if result.judged is None:
         yield Facts(facts=(Fact(name="Measured in", value=printable(result.path), is_code=True),))
         return
@@ -208,8 +210,8 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the records that a group's results lack, each with the part of the page that is missing for want of
-    it."""
+    """Return the records that a group's results lack, each with the part of the page that is missing for that
+    reason."""
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (

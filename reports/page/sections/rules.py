@@ -1,4 +1,5 @@
-"""Makes the section on rule findings of a group's configurations: broken rules first, equal findings once."""
+"""Makes the section on the findings of rule checks for a group's configurations: broken rules first, equal findings
+once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,8 +37,8 @@ MAX_SHOWN = 40
 
 
 def rules_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section of findings by rule, with passed and skipped rules folded, and the official MLPerf checker's
-    opinion."""
+    """Return the section of findings by rule, the rules that passed and those that were skipped folded, and the
+    verdicts of the official MLPerf checkers."""
     outcomes = [outcome for result in group for outcome in result.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
@@ -61,8 +62,9 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
-    """Return the blocks on the submissions and rounds that a group's sets are in: a table of the verdicts on these,
-    and the findings that are on a submission or round itself and not on a set in it."""
+    """Return the blocks on the submissions and MLPerf rounds that contain a group's result sets: a table of the
+    verdicts on these directories, and the findings that are about a directory itself and not about a result set in
+    it."""
     found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
@@ -93,8 +95,8 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _level_words(verdict: Verdict) -> str:
-    """Return the name of the submission or round that a verdict is about: 'submission in training_results_v5.1',
-    'round'."""
+    """Return whether a verdict is about a submission or an MLPerf round, and for a submission the directory that
+    contains it: 'submission in training_results_v5.1', 'round'."""
     inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
     return f"{verdict.level} in {inside}" if inside else verdict.level
 

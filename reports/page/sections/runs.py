@@ -1,4 +1,5 @@
-"""Makes the section on every run and attempt that was started, failed ones included, so that no run is selected."""
+"""Makes the section on every run and attempt that was started, including failed ones, so that no run can be left out
+unseen."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -52,7 +53,8 @@ MAX_SPANS = 60
 
 
 def runs_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with one table of all runs where it is short, else a folded table per configuration."""
+    """Return the section with one table of all runs if that has at most MAX_ROWS rows or only one configuration, else
+    with a folded table per configuration."""
     shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     if words := detail_words(group):
@@ -251,7 +253,7 @@ def _time_cell(run: Run, unit: TimeUnit) -> Cell:
 
 
 def _common_day(lines: Sequence[_RunRow]) -> str:
-    """Return the day on which all runs in the table started, for its caption; '' where they started on several
-    days."""
+    """Return the day on which all runs in the table started, for the table's caption; '' where they started on
+    several days, or a start is unknown."""
     days = {utc(line.started_ms).partition(" ")[0] for line in lines if line.run or line.record}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

@@ -25,7 +25,7 @@ _MAX_LISTED = 3
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLine:
     """Line of a scaling chart: configurations that differ only in their number of ranks, or also in a global batch
-    size that grows with the ranks."""
+    size that grows in proportion to the ranks."""
 
     name: str
     sets: tuple[RankedSet, ...]
@@ -41,8 +41,8 @@ class _ScalingPoint(NamedTuple):
     @property
     def efficiency(self) -> float | None:
         """Return the scaling efficiency: samples/s per rank relative to the configuration with the fewest ranks, 1
-        for perfect scaling. Where all share the same number of threads, samples/s are compared, not samples/s per
-        rank. None where a speed is unknown."""
+        for perfect scaling. If all configurations of the line share one total number of threads, the ratio is of
+        samples/s, not of samples/s per rank. None where a speed is unknown."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -54,8 +54,8 @@ _Value = Callable[[_ScalingPoint], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section on scaling; None where no two configurations differ only in ranks or in the exchange between
-    them."""
+    """Return the section on scaling; None where no two configurations differ only in the number of ranks, or only in
+    how ranks exchange data."""
     worlds = [world for result in group if (world := ranked_set(result)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
@@ -93,14 +93,14 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
 
 
 def _exchange_of(world: RankedSet) -> str:
-    """Return the formats in which ranks exchange data, of embeddings and of gradients, and the sharding of tables:
+    """Return the formats in which ranks exchange embeddings and gradients, and the sharding of embedding tables:
     'fp16 / dense, row_wise'."""
     return f"{world.comm} / {world.grad_comm}, {world.sharding}"
 
 
 def _alike(world: RankedSet, *, is_weak: bool) -> object:
-    """Return the settings that all sets on one line of the scaling chart share; under weak scaling, learning rates
-    may differ."""
+    """Return the settings that must be equal for sets on one line of the scaling chart: hardware, settings and batch
+    size. Under weak scaling, the batch size is that of a rank, and learning rates may differ."""
     others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
     return others, _batch(world, is_weak=is_weak)
 
@@ -192,7 +192,8 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
 
 
 def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
-    """Return groups of sets that differ only in the exchange between ranks and in the bandwidth of the link."""
+    """Return groups of sets on several ranks that differ only in the formats of the exchange between ranks and in the
+    bandwidth of the link between ranks."""
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
         if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
@@ -246,9 +247,9 @@ def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return in words the bytes, the time and the samples to the target of configurations that exchange data between
-    ranks in different formats, as ratios to the one that exchanges everything in full precision; only the first few
-    are named."""
+    """Return in words the bytes, the time and the samples to the target of configurations whose ranks exchange data
+    in different formats, as ratios to the configuration that exchanges everything in full precision; of many
+    configurations, only the first few."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."

@@ -1,5 +1,5 @@
-"""Makes the section on the noise of sets before any comparison: factors' shares of the spread, and the detectable
-difference."""
+"""Makes the section on the noise of sets before any comparison: the shares of convergence, speed and overhead in the
+spread of times, and the detectable difference."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,8 +23,8 @@ _whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
-    """Return blocks on the spread of sets' times: shares of the factors, detectable differences, runs missing for a
-    verdict, and assumptions."""
+    """Return blocks on the spread of the sets' times: the shares of convergence, speed and overhead in it, the
+    differences that can be detected, the number of runs missing for a verdict, and the assumptions."""
     shown = detailed(group)
     tolerances = find_tolerances(shown, context.repeats)
     found = [

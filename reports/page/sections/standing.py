@@ -16,8 +16,8 @@ _WORDS = {
 
 
 def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section that compares a group's only set with reference systems; None for several sets, or without a
-    comparable system."""
+    """Return the section that compares a group's only set with reference systems; None if the group has several sets,
+    or no reference system measured the same configuration."""
     standings = find_standings(group[0]) if len(group) == 1 else ()
     if not standings:
         return None

@@ -17,8 +17,8 @@ from rules.records.run_set import PreflightCheck
 NOISE = "Noise and environment"
 MAX_COLUMNS = 4
 MAX_VALUES = 24
-"""Most distinct values shown for a setting that differs between configurations, the most frequent first; seeds, for
-example, all differ."""
+"""Maximum number of distinct values shown for a setting that differs between configurations, the most frequent first;
+seeds, for example, all differ."""
 _ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]
@@ -78,7 +78,8 @@ def check_blocks(
     before: str = "the first run",
 ) -> tuple[Block, ...]:
     """Return results of the checks of the environment, warnings open and all others folded; `who` names the
-    configurations of each result, and `before` says what the checks preceded."""
+    configurations that each result applies to, and `before` names what came after the checks, such as 'the first
+    run'."""
     disturbing = [check for check in checks if check.status == "warning"]
     quiet = [check for check in checks if check.status != "warning"]
     blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]

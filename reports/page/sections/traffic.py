@@ -23,7 +23,8 @@ STEP_COLUMNS = (
     numeric("All-reduce", "ms; measured: dense gradients"),
     numeric("Link", "measured; rank 0 to the last"),
 )
-"""Columns of the table on one training step's traffic, in the order of the cells of `_step_cells`."""
+"""Columns of the table on one training step's traffic, in the order in which the function `_step_cells` returns the
+cells."""
 METHOD = (
     "Bytes are counted from the tensors of every collective call, by the formula beside them, without the "
     "transport's overhead. Times of calls are medians, measured after the run by waiting for each call at once: they "
@@ -114,8 +115,9 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 
 def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
-    """Return the cells on one training step, means over runs: bytes exchanged, time and its parts, bandwidth of the
-    link."""
+    """Return the cells of a table row on one training step, means over runs: bytes sent by all ranks and by the rank
+    that sends most, the step's time, its parts (computing, all-to-all, all-reduce), and the bandwidth of the link
+    between ranks."""
     step_s = mean_of_known(run.step_s or None for run in runs)
     waited = (mean_of_known(run.all_to_all_s for run in runs), mean_of_known(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)

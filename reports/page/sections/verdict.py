@@ -47,14 +47,14 @@ from rules.scoring.good_sets import failing_percent
 from rules.scoring.results import RunResult
 
 _NARROW = 14
-"""Largest number of characters in the text below the heading of a table column that is to stay narrow."""
+"""Maximum number of characters of the text below a column's heading, beyond which it would widen a narrow column."""
 _EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _DIVISIONS = {
     keys.CLOSED: " (MLPerf®'s: same model, data and optimizer)",
     keys.OPEN: " (MLPerf®'s: another model or optimizer may train to the target)",
 }
-"""Explanations of MLPerf's divisions (closed, open), printed after the division's name."""
+"""Explanations of MLPerf's divisions Closed and Open, printed after the division's name."""
 _ORDERS: dict[Order, str] = {
     "files": "The rows are in the order of the files: no ranking.",
     "score": "The rows are in the order of their scores, as was asked for, INVALID ones after the others and those "
@@ -69,8 +69,8 @@ _COMPARING = (
 def verdict_section(
     group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
 ) -> PageSection:
-    """Return the section of the verdict: key numbers of a lone configuration, the table of configurations, and its
-    notes."""
+    """Return the section of the verdict: the key numbers where there is only one configuration, the table of
+    configurations, and the notes below it."""
     blocks: list[Block] = []
     if len(group) == 1:
         blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
@@ -162,8 +162,9 @@ def processor_words(fields: Mapping[str, str]) -> str:
 
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
-    """Return a result's key numbers, to be printed in large type: score, factors of the time, each with its spread,
-    the quality reached, the number of runs, and the cost."""
+    """Return a result's key numbers, to be printed in large type: the score, its factors (epochs to converge,
+    samples/s, evaluation and overhead) with their variation, the quality reached, the number of runs, and the
+    cost."""
     facts, numbers = score_facts(describe_score(result)), [_score_number(result)]
     for name, unit in ((EPOCHS, "epochs"), ("throughput", "samples/s"), ("evaluation, overhead", "")):
         fact = facts.get(name) or Fact(name=name, value=MISSING, unit=unit, note="not known from the logs")
@@ -197,8 +198,8 @@ def _score_number(result: Result) -> Fact:
 
 
 def runs_words(result: Result, name: str) -> str:
-    """Return in words how many runs (or logs, as `name` says) a result has, and how many of them failed or left no
-    result."""
+    """Return in words how many runs a result has, how many of these did not converge, and how many attempts left no
+    result; `name` is the word for runs, such as 'log'."""
     failed = sum(not run.log.converged for run in result.runs)
     texts = [plural(len(result.runs), name)]
     texts += [f"{failed} did not converge"] if failed else []
@@ -207,8 +208,8 @@ def runs_words(result: Result, name: str) -> str:
 
 
 def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
-    """Return the table of configurations: the rules' verdict, the score and the factors of its time; `comparisons`
-    are those of each configuration with the baseline."""
+    """Return the table of configurations: the rules' verdict, the score and its factors such as samples/s;
+    `comparisons` are those of each configuration with the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
@@ -246,8 +247,8 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
 
 
 def _brief_base(name: str) -> str:
-    """Return the baseline's name shortened for the space below the heading 'Against' of a narrow column: of a long
-    name that is one setting, 'key=value', only the value."""
+    """Return the baseline's name, shortened to fit below the heading of the narrow column 'Against': of a long name
+    of the form 'key=value', only the value."""
     _, equals, value = name.partition("=")
     return value if equals and len(name) > _NARROW and "=" not in value else fit_names([name], 280)[0]
 
@@ -268,26 +269,27 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the cell of a result's Olympic mean time. Where an RCP factor normalises the score, this cell also has
-    the mean's interval, which otherwise stands in the cell of the score."""
+    """Return the cell of a result's Olympic mean time. If an RCP (reference convergence point) factor normalises the
+    score, the cell also has the interval of the mean, which otherwise stands in the cell of the score."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 
 def _bounds(result: Result, unit: TimeUnit) -> str:
-    """Return the interval of a result's mean time, printed beside the score, both ends in one line."""
+    """Return both ends of the interval of a result's mean time, in words that are not broken over lines."""
     return bounds_text(result.interval, unit.number, "").replace(" ", "\u00a0")
 
 
 def _rcp_cell(result: Result) -> Cell:
     """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the factor that
-    normalises the score, or for a benchmark that is not MLPerf's the chance of a false alarm."""
+    normalises the score, or, for a benchmark that is not MLPerf's, the chance that a set like the reference fails the
+    test."""
     share = _failing_share(result)
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
 
 
 def _failing_share(result: Result) -> float | None:
-    """Return the chance that a conforming set fails the RCP (convergence) test of a benchmark that is not MLPerf's;
-    None for official benchmarks."""
+    """Return the chance that a set that converges like the reference fails the RCP (convergence) test of a benchmark
+    that is not MLPerf's; None for official benchmarks."""
     convergence = result.score.convergence
     return convergence.failing_share if convergence is not None else None
 
@@ -348,8 +350,8 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
-    """Return the notes below the verdict table: how its intervals are made, why some results have none, and the order
-    of its rows."""
+    """Return the notes below the verdict table: how the intervals of times are made, why some results have none, and
+    how the rows are ordered."""
     notes = []
     if any(result.interval for result in group):
         notes.append(

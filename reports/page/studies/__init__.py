@@ -1,1 +1,2 @@
-"""Sections of the page other than results: sweeps, scaling laws, profiles and studies."""
+"""Sections of the page that are not on results: sweeps, scaling laws, profiles and studies (tables of computed or
+measured numbers)."""

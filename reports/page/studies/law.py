@@ -1,5 +1,5 @@
-"""Makes the sections on scaling laws: models of several sizes on one chart, and the laws compared where their ranges
-meet."""
+"""Makes the sections on scaling laws: models of several sizes on one chart, and a comparison of the laws at a
+training FLOP that all their ranges contain."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class _ModelLaw:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
     """Comparison of scaling laws at one training FLOP (`compute`). `values` are the normalised entropies by the laws'
-    names, the best first; `gaps` are the intervals of the difference of each other law from the best, None where a
-    law has only one seed."""
+    names, the best first; `gaps` are, for each law but the best, the ends of the interval of its difference from the
+    best, None where one of the two laws has only one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -38,8 +38,8 @@ class _Match:
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
-    """Return a section of scaling laws per dataset and number of samples. Sweeps that agree in both, each of one
-    model, share a chart; each section names the sweeps that it leaves out, with the reason."""
+    """Return a section of scaling laws for each dataset and number of samples. The laws in a section share a chart,
+    one law per sweep, and a note names the sweeps in other sections, with the reason."""
     groups: list[list[_ModelLaw]] = []
     for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
         found = next((group for group in groups if not _why_apart(named, group[0])), None)
@@ -109,8 +109,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
     where their ranges do not meet.
 
     The law that is best at that FLOP is compared with each other law; intervals are at 95 % for all comparisons
-    together (Bonferroni). The bootstrap draws the same seeds for sweeps with the same base seed, so these are
-    compared in pairs.
+    together (Bonferroni). Sweeps with the same base seed have the same seeds drawn in every resample of the
+    bootstrap, so that differences between their laws are those at equal seeds.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:
@@ -130,8 +130,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
 
 
 def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
-    """Return in a sentence which model is best at the largest training FLOP that all laws cover, or the findings of a
-    single law."""
+    """Return in a sentence which model is best at the largest training FLOP that all laws cover; where fewer than two
+    laws were fitted, the findings of the first."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
@@ -196,8 +196,9 @@ def _dot(size: Size) -> Dot:
 
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
-    """Name each sweep's model by its benchmark, without the ending '_quality'; by the sweep's own name where it has
-    several benchmarks or none is known. A repeated name gets a number."""
+    """Return the scaling law of each sweep with a name for its model: the name of the benchmark without the ending
+    '_quality', or the sweep's own name where it has several benchmarks or none is known. A repeated name gets a
+    number."""
     names = []
     for sweep in sweeps:
         measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}
@@ -208,7 +209,7 @@ def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
 
 def _key(named: _ModelLaw) -> str:
     """Return a fitted law in words for the legend: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8
-    GFLOP'."""
+    GFLOP', with the exponent b, its interval, and the range of training FLOP."""
     if (fitted := named.law.fitted) is None:
         return f"{named.name}: no law"
     ends = f" ({exponent_ends(fitted)})" if fitted.interval else ""

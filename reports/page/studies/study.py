@@ -1,7 +1,7 @@
 """Makes the page's sections of a study (a set of computed or measured tables): findings, parameters, tables and
 checks; every column names the origin of its numbers.
 
-Commands that make a study print the same blocks, but only the page has the chart of the study's kind.
+Commands that make a study print the same blocks, but the chart that some kinds of study have is only on the page.
 """
 
 from reports.document.blocks import Block, Prose
@@ -15,8 +15,9 @@ from rules.records.study import StudyRecord
 
 
 def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tuple[PageSection, ...]:
-    """Return a page section per table of a study: the table and, where the study's kind has one, its chart. The first
-    section has the findings as well, the last one the parameters and the checks.
+    """Return a page section for each table of a study (a set of computed or measured tables), with the chart of the
+    table where the study's kind has one. The first section has the findings as well, the last one the parameters and
+    the checks.
 
     Without `has_step` the findings leave out the next command, for a page whose head suggests it.
     """
@@ -42,8 +43,8 @@ def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tu
 
 
 def _noise(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
-    """Return the section on noise during a study's measurements; none for a study that measured nothing, or has no
-    record of noise."""
+    """Return the section on noise while a study (a set of computed or measured tables) was measured; none for a study
+    that measured nothing, or has no record of noise."""
     blocks = check_blocks(study.preflight, id_, before="the measurement") if study.preflight else ()
     if words := load_words(study.loads):
         blocks = (*blocks, Prose(text=f"Measured {words}."))

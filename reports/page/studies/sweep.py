@@ -25,7 +25,7 @@ _Estimate = tuple[float, tuple[float, float] | None]
 @dataclass(frozen=True, slots=True)
 class _SweptQuantity:
     """Quantity of a sweep's configurations that a chart shows: its title and unit, the function that formats a value,
-    and the function that estimates the quantity of a configuration."""
+    and the function that returns the value of a configuration with the ends of its interval."""
 
     key: str
     title: str
@@ -88,7 +88,8 @@ def _peak_gib(row: SweepRow) -> _Estimate | None:
 
 
 def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
-    """Return a geometric mean and the ends of its interval, all divided by `scale`; None without a mean."""
+    """Return a summary's geometric mean and the ends of its interval, all divided by `scale`; None where there is no
+    summary."""
     if summary is None:
         return None
     bounds = summary.interval
