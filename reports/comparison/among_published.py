@@ -33,7 +33,7 @@ class Place(NamedTuple):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultPlace:
     """Rank of one result among the published MLPerf results of its benchmark and division; published results that
-    hold one of its own logs are left out.
+    hold one of the result's own logs are left out.
 
     `minutes` is None without a score, `accelerator_minutes` also without accelerators; `problem` is the reason why
     there is no rank.

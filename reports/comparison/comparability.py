@@ -18,8 +18,8 @@ from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 _MODEL = "runtime.model"
-"""Key of the configuration setting that names the file of a user's own model, in place of dlrmbench's, with the
-file's digest."""
+"""Key of the configuration setting that names the file, with its digest, of a user's own model in place of
+dlrmbench's."""
 SAME_SET = "BASE and NEW are the same set"
 ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
 SAME_CONFIGURATION = "same configuration"
@@ -57,8 +57,8 @@ def why_refused(base: Result, new: Result) -> str | None:
 
 
 def refused_words(comparisons: Sequence[Comparison]) -> str | None:
-    """Return the error message on refused comparisons: their number, the first one's reason and the remedy; None
-    where no comparison was refused."""
+    """Return the error message for comparisons that were refused: their number, the reason for the first one and the
+    remedy; None where no comparison was refused."""
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if not refused:
         return None
@@ -69,7 +69,8 @@ def refused_words(comparisons: Sequence[Comparison]) -> str | None:
 
 
 def _why_other_measurement(base: Result, new: Result) -> str | None:
-    """Return the reason why two measurements (not runs to a target) may not be compared; None where they may.
+    """Return the reason why two measurements (not runs that train to a target quality) may not be compared; None
+    where they may.
 
     Measurements may differ in the settings that are varied, but not in the quantity that is measured.
     """
@@ -93,8 +94,8 @@ def systems_differ(base: Result, new: Result) -> bool:
     """Return whether two results were measured on different systems, by their MLPerf system descriptions where both
     have one.
 
-    A result of a reference system differs from all others, as do processors with other family and model numbers:
-    names of processors may be hidden.
+    A result of a reference system is on another system than all others. So are results whose processors have
+    different family and model numbers, which are compared since a virtual machine may hide the processor's name.
     """
     numbers = {str(side.asked.environment.get("processor")) for side in (base, new) if side.asked} - {"None"}
     if system_of(base) != system_of(new) or len(numbers) > 1:

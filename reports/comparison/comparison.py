@@ -1,4 +1,5 @@
-"""Compares two configurations: the factors of the time to train, each with its uncertainty and verdict.
+"""Compares two configurations in the time to train and in the factors that make it up (samples to converge,
+throughput, overhead), each with its uncertainty and verdict.
 
 Per run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead), where overhead is the time
 to train over the time inside training. Factors are compared as differences of means of logs over the runs that
@@ -63,7 +64,8 @@ class _Draft:
 
     @property
     def tested(self) -> list[int]:
-        """Indices of the factors of the time that have enough runs in both results for a test."""
+        """Indices of the compared quantities (such as throughput) that have enough runs in both results for a
+        test."""
         return [
             index
             for index, (factor, difference) in enumerate(zip(self.comparison.factors, self.differences, strict=True))
@@ -71,16 +73,16 @@ class _Draft:
         ]
 
     def margin(self, name: str) -> float:
-        """Return the smallest effect of interest on the scale of a factor's differences: log(1 + effect) for ratios,
-        else the effect."""
+        """Return the smallest effect of interest on the scale of a quantity's differences: log(1 + effect) where
+        results are compared by ratios, else the effect."""
         min_effect = self.comparison.min_effect
         return math.log1p(min_effect) if factor_of(name).is_ratio else min_effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupContext:
-    """Repeated sets (which show drift) and cached values that all comparisons in one group of comparable results
-    share."""
+    """Data that all comparisons in one group of comparable results share: the repeated sets, from which drift of the
+    system is estimated, and cached values of runs."""
 
     repeats: Repeats = NO_REPEATS
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
@@ -101,7 +103,8 @@ def compare_results(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare each result in `news` with the baseline `base`; the options are those of `compare_pairs`."""
+    """Compare each result in `news` with the baseline `base`; the other arguments are passed on to
+    `compare_pairs`."""
     return compare_pairs(
         [(base, new) for new in news],
         min_effect=min_effect,
@@ -121,8 +124,8 @@ def compare_pairs(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare the second result of each pair with the first; all factors of all pairs are one family of tests (Holm's
-    method)."""
+    """Compare the second result of each pair with the first. The tests of all compared quantities (such as time to
+    train and throughput) in all pairs are one family, whose levels Holm's method sets."""
     context = GroupContext() if context is None else context
     drafts = []
     find_tolerance = partial(DriftTolerances().of, repeats=context.repeats)
@@ -255,7 +258,8 @@ def _factor(
 
 
 def _interval(factor: FactorComparison, difference: Difference, level: float, pairing: Pairing) -> Interval:
-    """Return the confidence interval of a factor's ratio (or difference), new result against baseline."""
+    """Return the confidence interval of the ratio (or the difference) of two results in a compared quantity, new
+    result against baseline."""
     reach, middle = float(difference.reach(level)), factor_of(factor.name).sign * float(difference.mean)
     low, high = middle - reach, middle + reach
     if factor.difference is None:
@@ -264,8 +268,8 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
 
 
 def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float | None) -> Comparison:
-    """Return the comparison with a verdict for each factor; `tests` holds the test result of each tested factor by
-    its index."""
+    """Return the comparison with a verdict for each compared quantity (such as throughput); `tests` holds the test
+    result of each tested quantity, by the quantity's index."""
     if draft.comparison.refusal is not None:
         return draft.comparison
     factors = []
@@ -292,9 +296,9 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
     """Return whether the new result is a regression: slower in time to train; or, where that is inconclusive, slower
-    in one factor while neither convergence nor throughput is faster. Overhead is measured as a share of the training
-    time, so it falls when steps get slower: a smaller share does not make up for a slower factor, and a larger share
-    counts only where steps did not get faster by as much."""
+    in one of its factors (convergence, throughput, overhead) while neither convergence nor throughput is faster.
+    Overhead is measured as a share of the training time, so it falls when steps get slower: a smaller share does not
+    make up for a slower factor, and a larger share counts only where steps did not get faster by as much."""
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
     slower = {factor.name for factor in factors if factor.verdict == "slower"}
@@ -325,7 +329,8 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
     (or the measured quantity) and, for results measured one after the other, also by the throughput. None stands for
     more than 1,000 pairs.
 
-    The true difference is assumed to equal the measured one; where the measured one includes drift, to be zero.
+    The true difference is assumed to equal the measured one; for results measured one after the other, whose measured
+    difference includes drift, it is assumed to be zero.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)
@@ -338,7 +343,8 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
-    """Return a compared quantity with its verdict, by interval and test at the level of Holm's method."""
+    """Return the comparison in one quantity with the verdict that its confidence interval and test give at the level
+    of Holm's method."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
@@ -366,8 +372,8 @@ def _judge(factor: FactorComparison, difference: Difference, test: TestResult, d
 
 
 def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
-    """Return the reason why possible drift of the system prevents a verdict on a factor; None where drift does
-    not."""
+    """Return the reason why possible drift of the system prevents a verdict on a compared quantity; None where drift
+    does not prevent it."""
     size, margin, tolerance = abs(float(difference.mean)), draft.margin(name), float(difference.tolerance)
     if draft.tolerance is None or not tolerance:
         return None
@@ -386,8 +392,8 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """Return a factor of the time; its verdict becomes inconclusive where it favours the result with more failed runs
-    than scoring may drop."""
+    """Return the comparison in one quantity, with the verdict changed to inconclusive where a verdict on the time to
+    train or the samples to converge favours a result in which more runs failed to converge than scoring may drop."""
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

@@ -1,5 +1,5 @@
-"""Drift tolerance: the largest difference that slow drift of a system may cause between two sets measured one after
-the other."""
+"""Drift tolerance: the largest difference that slow drift of a system may cause between two result sets measured one
+after the other."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,24 +18,24 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Confidence of the prediction interval for drift: two further sets of one configuration differ by more than the
-interval in one of fifty cases."""
+"""Confidence of the prediction interval for drift: two further result sets of one configuration differ by more than
+the interval in one of fifty cases."""
 LEAST_DRIFT = 0.05
-"""Smallest drift tolerance that measurement can give, as a fraction: a few sets that happen to agree do not prove a
-steady system."""
+"""Smallest drift tolerance that measurement can give, as a fraction: a few repeated result sets that happen to agree
+do not prove a steady system."""
 SET_OFFSET = 0.08
-"""Standard deviation, as a fraction of the speed, of the mean speeds of whole sets about the long-run mean speed of
-their machine: the largest seen so far."""
+"""Standard deviation of the mean speeds of whole result sets about the long-run mean speed of their machine, as a
+fraction of that speed: the largest seen so far."""
 REFERENCE_DRIFT = 0.3
 """Drift tolerance between a reference system and another system, as a fraction: the reference system was measured on
-another machine, months before. Two sets whose mean speeds each deviate by a standard deviation of 8 % (SET_OFFSET)
-differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on the
-logarithmic scale or a factor of 1.3."""
+another machine, months before. Two result sets whose mean speeds each deviate by a standard deviation of 8 %
+(SET_OFFSET) differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on
+the logarithmic scale or a factor of 1.3."""
 _OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
-"""Deviation that a whole set's mean speed may have, in standard deviations of its single runs' speed: where a noisy
-machine shows inside a set, the set's runs are not independent."""
+"""Deviation that drift may cause in the mean speed of a whole result set, in standard deviations of the speed of the
+set's single runs: on a machine so noisy that runs of one set differ much, these runs are not independent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +47,10 @@ class Repeats:
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated sets that have the configuration of one of two results, or all groups that
-        the user named.
+        """Return the groups of repeated result sets that have the configuration of one of two results, or all groups
+        that the user named.
 
-        None for two results on different systems, one of which is a reference system.
+        No groups for two results on different systems, one of which is a reference system.
         """
         if system_of(base) != system_of(new):
             return NO_REPEATS
@@ -60,8 +60,8 @@ class Repeats:
         return Repeats(groups=large, is_given=self.is_given)
 
     def around(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated sets that span two results in time: the group's first set began no later than
-        the earlier result, and its last set no earlier than the later result."""
+        """Return the groups of repeated result sets that span two results in time: the group's first set began no
+        later than the earlier result, and its last set no earlier than the later result."""
         sides, found = spans_ms((base, new)), []
         for group in self.groups if sides else ():
             spans = spans_ms(group)
@@ -70,8 +70,8 @@ class Repeats:
         return Repeats(groups=tuple(found), is_given=self.is_given)
 
     def when(self, new: Result) -> str:
-        """Return the number and time of the repeated sets, '4 sets made within 12 min, 3.0 h before new'; empty
-        without sets, or where a time is unknown."""
+        """Return the number and time of the repeated result sets, '4 sets made within 12 min, 3.0 h before new';
+        empty without repeated sets, or where a time is unknown."""
         spans, ours = spans_ms([each for group in self.groups for each in group]), spans_ms((new,))
         if not spans or not ours:
             return ""
@@ -85,9 +85,10 @@ class Repeats:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftTolerance:
     """Drift tolerance of each compared quantity (such as throughput), as a difference of logarithms, and names of the
-    repeated `sets` that show it.
+    repeated result sets, `sets`, from which it was measured.
 
-    Without sets nothing is measured, and ASSUMED_DRIFT holds for every quantity. `words` briefly names the source.
+    Without sets nothing is measured, and ASSUMED_DRIFT holds for every quantity. `words` says briefly where the
+    tolerance comes from.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -95,8 +96,8 @@ class DriftTolerance:
     words: str = _ASSUMED
 
     def width(self, name: str) -> float:
-        """Return the drift tolerance (a difference of logarithms) of a factor of the time, or of a measured
-        quantity."""
+        """Return the drift tolerance (a difference of logarithms) of a compared quantity, such as time to train,
+        throughput or the quantity of a measurement."""
         return self.widths.get(name, math.log1p(ASSUMED_DRIFT))
 
 
@@ -110,7 +111,8 @@ def drifts(name: str) -> bool:
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """Measure the drift tolerance of each compared quantity: two further sets differ by less in 98 of 100 cases.
+    """Measure the drift tolerance of each compared quantity: two further result sets of one configuration differ by
+    less than the tolerance in 98 of 100 cases.
 
     The spread of the sets' means is pooled over groups (of equal configuration) of at least MIN_SETS; with k sets of
     one group the tolerance is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no
@@ -137,15 +139,16 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 @dataclass(frozen=True, slots=True)
 class DriftTolerances:
     """Drift tolerances (largest differences that drift of a system may cause) between pairs of results, computed once
-    per group of repeated sets."""
+    per group of repeated result sets."""
 
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """Return the drift tolerance between two results of one kind, from sets that repeat one of them, measured
-        before and after.
+        """Return the drift tolerance between two results of one kind of measurement, computed from result sets that
+        repeat the configuration of one of them and were measured both before and after the two results.
 
-        The tolerance is assumed, and wider, where one of the two is a result of a reference system.
+        The tolerance is assumed where no such sets are known; it is assumed, and wider, where one of the two results
+        is of a reference system.
         """
         if system_of(base) != system_of(new):
             width = math.log1p(REFERENCE_DRIFT)
@@ -163,7 +166,8 @@ class DriftTolerances:
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
     """Return the start and the end of each result's measurement, in ms since 1970. Where neither is known, the time
-    at which the result's set was created stands for both. Empty where one of the results has none of these times."""
+    at which the result's run set was created stands for both. Empty where one of the results has none of these
+    times."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -176,9 +180,9 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """Return the mean logarithm of a set's values in a compared quantity; for the time to train, the mean logarithm
-    of the time per sample, since drift changes the speed and not the number of samples. None where a value is
-    unknown."""
+    """Return the mean logarithm of the values of a result set's runs in a compared quantity; for the time to train,
+    the mean logarithm of the time per sample, since drift changes the speed and not the number of samples. None where
+    a value is unknown."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())
@@ -218,7 +222,7 @@ def drift_source(sets: Sequence[str], words: str = "") -> str:
     """Return the source of a drift tolerance in words: '98 % prediction interval, at least 5 %, from 3 sets: a, b,
     c'.
 
-    `words` are those of the DriftTolerance; `sets` are the names of the repeated sets, none where the drift is
+    `words` are those of the DriftTolerance; `sets` are the names of the repeated result sets, none where the drift is
     assumed.
     """
     if not sets:

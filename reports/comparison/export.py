@@ -51,8 +51,8 @@ def _factor_row(factor: FactorComparison) -> FactorRow:
 
 
 def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
-    """Yield a row per compared quantity (such as a factor of the time) of each comparison, by COMPARISON_COLUMNS; a
-    refused comparison has one row without a factor."""
+    """Yield a row per compared quantity (such as the throughput) of each comparison, by COMPARISON_COLUMNS; a refused
+    comparison has one row without a quantity."""
     for comparison in document.comparisons:
         for factor in comparison.factors or (None,):
             members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
@@ -63,8 +63,8 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
 
 
 def mean_words(comparison: Comparison) -> str:
-    """Return a sentence that names the kind of mean (geometric or arithmetic) in a comparison; for runs to a target
-    also why scores differ from it."""
+    """Return a sentence that names the kind of mean (geometric or arithmetic) in a comparison; for runs that train to
+    a target quality also why their scores differ from this mean."""
     whole = comparison.whole
     if whole is None:
         return ""
@@ -75,7 +75,7 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return the table cells of one compared quantity (such as a factor of the time), by FACTOR_COLUMNS, None where
+    """Return the table cells of one compared quantity (such as the throughput), by FACTOR_COLUMNS, None where
     unknown; the interval is the one that decides the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
@@ -114,8 +114,8 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 
 def circumstances(comparison: Comparison) -> tuple[str, ...]:
-    """Return the conditions under which two compared results were measured, one sentence each: systems, pairs of
-    seeds, order in time, runs without a time."""
+    """Return the conditions under which two compared results were measured, one sentence each: systems, number of
+    pairs of runs with equal seeds, order in time, remarks such as on runs without a time."""
     texts = []
     if comparison.is_cross_system:
         texts.append(f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}")
@@ -142,8 +142,8 @@ def _drift_words(comparison: Comparison) -> str:
 
 
 def olympic_words(comparison: Comparison) -> str:
-    """Return a sentence with the ratio of two results' Olympic means (of their RCP-normalised scores, too, if
-    different); '' unless both have one."""
+    """Return a sentence with the ratio of two results' Olympic means (and of their RCP-normalised scores, where that
+    ratio differs); empty where one of the results has no Olympic mean."""
     if comparison.olympic_ratio is None:
         return ""
     scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"

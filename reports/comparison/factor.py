@@ -1,4 +1,5 @@
-"""Defines the compared quantities: the factors of the time to train, and the quantity of each kind of measurement."""
+"""Defines the compared quantities: the time to train and its factors (samples to converge, throughput, overhead), and
+the quantity of each kind of measurement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,17 +57,17 @@ FACTORS: Mapping[str, Factor] = {
         cause="evaluation and overhead",
     ),
 }
-"""Factors of the time to train by name, in display order; the first, the time itself, is the product of the
-others."""
+"""Time to train and its factors by name, in display order: the time is samples to converge over throughput, times
+overhead."""
 
 
 def factor_of(name: str) -> Factor:
-    """Return the compared factor named `name`, or the quantity by which results of the kind of measurement `name` are
-    compared.
+    """Return the compared quantity of a name: a factor of the time to train, such as 'throughput', or, for the name
+    of a kind of measurement, the quantity by which results of that kind are compared.
 
-    A name with a dot stands for another quantity of a kind: 'quality.accuracy' for the accuracy in those files of the
-    kind 'quality' that measure it in place of the kind's first metric, 'quality.train_s' for a column of the kind's
-    table.
+    A name with a dot stands for another quantity of a kind of measurement: 'quality.accuracy' for the accuracy, in
+    those files of the kind 'quality' that measure it in place of the kind's first metric; 'quality.train_s' for a
+    column of the kind's table.
     """
     if name in FACTORS:
         return FACTORS[name]

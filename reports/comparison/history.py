@@ -84,7 +84,7 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
 
 
 def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    """Return the history row of a set measured by one auxiliary process, such as a profile; the set counts as
+    """Return the history row of a run set measured by one auxiliary process, such as a profile; such a set counts as
     complete."""
     is_done = (path / "extra" / f"{kind}.json").is_file()
     return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
@@ -144,7 +144,7 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """Return the name that a user gave a set (between benchmark and time in its folder's name); None if that part is
-    the configuration's digest."""
+    """Return the name that a user gave a run set (between benchmark and time in its folder's name); None if that part
+    is the configuration's digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])

@@ -1,4 +1,4 @@
-"""Computes the detectable differences of sets and measurements, with drift between sets, for tables, pages and
+"""Computes the detectable differences of result sets and measurements, with drift between sets, for tables, pages and
 scores."""
 
 import math
@@ -23,15 +23,15 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """Return the drift tolerance between each result in `sides` and a set measured at another time, from repeated
-    sets: `repeats` if given, else those found in the results' folders."""
+    """Return, for each result in `sides`, the drift tolerance between it and a set of the same configuration measured
+    at another time, computed from repeated sets: `repeats` if given, else those found in the results' folders."""
     known, tolerances = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(tolerances.of(side, side, known) for side in sides)
 
 
 def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
-    """Return the noise of a result's runs to the target: each factor's share of the spread in time to train, and
-    detectable differences.
+    """Return the noise of a result's runs that train to a target quality: the share that each factor of the time has
+    in the variance of the time to train, and the detectable differences.
 
     `tolerance` is the drift tolerance; a larger one is assumed for a set whose speed varies much between its runs.
     """

@@ -27,15 +27,16 @@ many runs."""
 
 
 class SideValues(NamedTuple):
-    """Values of one result's runs in a compared quantity: `values` is None where any of the runs has no known value,
-    `moments` also for fewer than two runs."""
+    """Values of one result's runs in a compared quantity: `values` is None where one of the runs has no known value,
+    `moments` (mean and variance) also where there are fewer than two runs."""
 
     values: Floats | None
     mean: float
     moments: Moments | None
     step: float
-    """Mean resolution of one result's values in a factor, as a fraction of the values: the distance between
-    neighbouring values that can occur, such as from one evaluation to the next; 0 where every value can occur."""
+    """Mean resolution of one result's values in a compared quantity, as a fraction of the values: the distance
+    between neighbouring values that can occur, such as from one evaluation to the next; 0 where every value can
+    occur."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ class Pairing:
     def is_interleaved(self) -> bool:
         """Whether two results' runs were made alternately (A/B), so that drift of the system affects both alike.
 
-        Start times decide; without them, the record of the sweep or pair in which the measurements were made. Two
-        systems drift independently, also at the same time.
+        Start times decide; without them, the record of the sweep or pair in which the measurements were made. False
+        for results of two systems, which drift independently even at the same time.
         """
         if self.is_cross_system:
             return False
@@ -134,8 +135,8 @@ class Pairing:
 
     def step(self, factor: str) -> float:
         """Return the resolution, as a fraction, of two results' values in a compared quantity: the coarser of the two
-        results' (such as the distance between evaluations). Tests assume a spread that is at least as large as it
-        implies.
+        results' (such as the distance between evaluations). Tests assume at least the spread of values that this
+        resolution implies.
 
         Where the runs of every pair converge identically, their samples to converge are exact, so the time to train
         has only the clock's resolution.

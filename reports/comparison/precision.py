@@ -19,8 +19,9 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""Probability that the number of runs needed is below the printed range, and also that it is above, which makes this
-an 80 % range; a range is printed since few runs estimate their spread badly."""
+"""Probability that the number of runs needed lies below the range that is printed for it, and also that it lies
+above, so that the range is one of 80 %. A range is printed since the spread, estimated from few runs, is
+uncertain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

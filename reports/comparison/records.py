@@ -19,8 +19,9 @@ RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 
 class FactorValues(Row, kw_only=True, frozen=True):
-    """Comparison of a new result with the baseline in one factor of the time, or the measured quantity. Values are
-    geometric means in `unit`; arithmetic means where differences are compared.
+    """Comparison of a new result with the baseline in one quantity: the time to train, one of its factors (such as
+    throughput), or the quantity of a measurement. Values are geometric means in `unit`; arithmetic means where
+    differences are compared.
 
     `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None means unknown.
     """
@@ -71,8 +72,8 @@ class FactorValues(Row, kw_only=True, frozen=True):
 
 
 class FactorComparison(FactorValues, kw_only=True, frozen=True):
-    """Comparison in one factor of the time (or the measured quantity) with the confidence intervals of the ratio, or
-    of the difference."""
+    """Comparison of two results in one quantity (such as time to train or throughput) with the confidence intervals
+    of the ratio, or of the difference."""
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
@@ -95,8 +96,8 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
 
 class FactorRow(FactorValues, kw_only=True, frozen=True):
-    """Comparison in one factor of the time (or the measured quantity) as a row of JSON, CSV and data frames, with the
-    ends of its intervals."""
+    """Comparison of two results in one quantity (such as time to train or throughput) as a row of JSON, CSV and data
+    frames, with the ends of its intervals."""
 
     interval_low: Annotated[
         Number, meaning("lower end of the interval of the ratio or difference, at the confidence asked for")
@@ -129,9 +130,10 @@ class Change(Row, kw_only=True, frozen=True):
 
 class ComparedSides(Row, kw_only=True, frozen=True):
     """Comparison of a new result with the baseline as a whole. `refusal` is the reason why the two may not be
-    compared; there are no factors then.
+    compared; a refused comparison has no factors.
 
-    `status` is that of the baseline; `num_shared_seeds` counts runs with a partner of equal seed.
+    `status` is the owner of the baseline's benchmark (MLPerf, dlrmbench or the user, unknown); `num_shared_seeds`
+    counts runs that have a partner of equal seed in the other result.
     """
 
     base: str
@@ -199,16 +201,16 @@ class ComparedSides(Row, kw_only=True, frozen=True):
 
 
 class Comparison(ComparedSides, kw_only=True, frozen=True):
-    """Comparison of a new result with the baseline, with the factors of the difference in time; none if the
-    comparison is refused."""
+    """Comparison of a new result with the baseline, with the comparisons in each quantity (time to train and its
+    factors, or the quantity of a measurement) in `factors`, which is empty where the comparison is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
     drift_source: str = ""
-    """Source of the drift tolerance, and time of the repeated sets that show drift; empty where runs were made
-    alternately."""
+    """Source of the drift tolerance, and time of the repeated result sets that show drift; empty where the compared
+    results' runs were made alternately."""
     drift: str = ""
-    """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where none
-    applies."""
+    """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where no
+    drift tolerance applies."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
     """Results (base, new) that were measured on a noisy machine, as their records show."""
     is_regression_excluded: bool = False
@@ -225,7 +227,8 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Factor that is the product of all others: the time to train; for a measurement its only quantity."""
+        """Comparison in the time to train, which the other factors make up; for a measurement, in its only quantity.
+        None for a refused comparison."""
         return self.factors[0] if self.factors else None
 
 

@@ -1,5 +1,5 @@
-"""Finds repeated sets of compared configurations, in the same folders or given by the user: they show the system's
-drift."""
+"""Finds result sets that repeat the configuration of a compared result, in the same folders or given by the user:
+they show the drift of the system."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +23,13 @@ from rules.tree.result_set import real_path
 
 _MAX_FOLDERS = 1_000
 _MAX_REPEATS = 30
-"""Most repeated sets that are read per configuration, newest first; further sets would add little to the measured
-drift."""
+"""Maximum number of repeated sets that are read per configuration, newest first; further sets would add little to the
+measured drift."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
-    """Find the sets in the folders of `results` that repeat the configuration of one of them, that result included.
+    """Find the result sets in the folders of `results` that repeat the configuration of one of them, that result
+    included.
 
     Sets measured alternately with others show no drift and are left out, as are sets of reference systems.
     """
@@ -53,8 +54,8 @@ def find_repeats(results: Sequence[Result]) -> Repeats:
 
 
 def given_repeats(sides: Sequence[Result]) -> Repeats:
-    """Group the sets that the user named by configuration, to measure drift. Raises InputError where no group is
-    large enough."""
+    """Group the result sets that the user named by configuration, to measure drift. Raises InputError where no group
+    is large enough."""
     by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
         by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
@@ -81,8 +82,8 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
-    """Read the runs of a set, for their speed, without judging the set's logs; None where the logs cannot be read.
-    Where `known` is the result of the same logs, its runs are used and not read again."""
+    """Read the runs of a result set, for their speed, without judging the set's logs; None where the logs cannot be
+    read. Where the result `known` was read from the same logs, its runs are used and the logs are not read again."""
     if is_in_processes(record.kind):
         return find_measured(folder, record.kind, [])
     try:
@@ -118,7 +119,8 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
 
 
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
-    """Return the sets that were measured one after the other: no copies, and no sets measured alternately."""
+    """Return the result sets that were measured one after the other, without copies of the same measurement and sets
+    measured alternately."""
     taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):

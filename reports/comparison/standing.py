@@ -1,9 +1,10 @@
 """Compares the speed of a machine with that of reference systems on which the same configuration was measured.
 
-Definition, kind, implementation, precision and every other setting have to be equal except the number of threads,
-which is shown. Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. The
-mean of a whole set may deviate: sets of one machine, an hour apart, deviated by up to 8 %, each by its own offset. A
-ratio is therefore shown only beyond TOLERANCE, which two such offsets exceed in one of fifty cases.
+Benchmark definition, kind of measurement, implementation, precision and every other setting have to be equal except
+the number of threads, which is shown. Speeds are compared, in samples/s, since seeds move the time to train itself by
+several percent. The mean speed of a whole result set may deviate from the machine's long-run mean: sets of one
+machine, an hour apart, deviated by up to 8 %. A ratio of two speeds is therefore shown only beyond TOLERANCE, which
+two such deviations together exceed in one of fifty cases.
 """
 
 import math
@@ -29,10 +30,11 @@ from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
 TOLERANCE = REFERENCE_DRIFT
-"""Drift tolerance between sets measured on different machines at different times, as a fraction of the ratio of their
-speeds: the tolerance that the command `compare` uses."""
+"""Drift tolerance between result sets measured on different machines at different times, as a fraction of the ratio
+of their speeds: the tolerance that the command `compare` uses."""
 MAX_SYSTEMS = 20
-"""Most reference bundles (.zip archives of other systems' results) that a set is compared with after a run."""
+"""Maximum number of reference bundles (.zip archives of other systems' results) that a result set is compared with
+after a run."""
 _SPEED = "throughput"
 _THREADS = "runtime.threads"
 
@@ -41,9 +43,9 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Comparison of a set with a reference system. `ratio` is the set's training samples/s over the reference
-    system's; None where the set is not shown to be faster or slower: within the drift tolerance, or where a set is
-    too noisy to tell."""
+    """Comparison of the speed of a result set with that of a reference system. `ratio` is the set's training
+    samples/s over the reference system's; None where the set is not shown to be faster or slower: within the drift
+    tolerance, or where a set is too noisy to tell."""
 
     system: str
     machine: str
@@ -53,8 +55,8 @@ class Standing:
 
     @property
     def words(self) -> str:
-        """Return a set's speed relative to a reference system in one line: '0.60 times the samples/s of box (…):
-        slower, beyond the drift tolerance of 30 % …'."""
+        """Return a result set's speed relative to a reference system in one line of text: '0.60 times the samples/s
+        of box (…): slower, beyond the drift tolerance of 30 % …'."""
         of = f"{self.system} ({self.machine})"
         within = f"the drift tolerance of {percent(TOLERANCE, 0)} between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
@@ -66,8 +68,8 @@ class Standing:
 
 
 def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
-    """Compare a set of this harness with every known reference bundle (.zip of another system's results) of the same
-    configuration; `folder` holds more bundles."""
+    """Compare the speed of a result set of this harness with that of every known reference bundle (.zip of another
+    system's results) of the same configuration; `folder` holds more bundles."""
     if result.asked is None or result.place is None or system_of(result) is not None:
         return ()
     found = list[Standing]()
@@ -93,14 +95,14 @@ def _read_alike(result: Result, path: Path) -> list[Result]:
 
 
 def is_alike(mine: RunSetRecord, theirs: RunSetRecord) -> bool:
-    """Return whether two sets had the same requested configuration, apart from the number of threads."""
+    """Return whether two run sets had the same requested configuration, apart from the number of threads."""
     about = ((each.kind, each.options, each.benchmark, each.division) for each in (mine, theirs))
     values = ({key: given.value for key, given in each.config.items() if key != _THREADS} for each in (mine, theirs))
     return len({repr(each) for each in about}) == 1 and next(values) == next(values)
 
 
 def stand(mine: Result, theirs: Result, system: str) -> Standing:
-    """Compare the speed of a set with that of a reference system's set of the same configuration."""
+    """Compare the speed of a result set with that of a reference system's set of the same configuration."""
     (comparison,) = compare_pairs([(theirs, mine)], is_described=False)
     speed = next((factor for factor in comparison.factors if factor.name == _SPEED), None)
     ratio = None if speed is None else speed.ratio
@@ -119,7 +121,8 @@ def stand(mine: Result, theirs: Result, system: str) -> Standing:
 
 
 def describe_machine(result: Result) -> str:
-    """Return a set's machine, as far as recorded: 'AMD EPYC, AuthenticAMD family 25 model 1, 2 cores, 2 threads'."""
+    """Return as text the machine on which a result set was measured, as far as recorded: 'AMD EPYC, AuthenticAMD
+    family 25 model 1, 2 cores, 2 threads'."""
     asked = result.asked
     fields = dict(result.hardware) if asked is None else asked.system.fields
     accelerators, cores = fields.get("accelerator_model_name", ""), fields.get("host_processor_core_count", "")
@@ -142,8 +145,8 @@ def _notes(mine: Result, theirs: Result) -> tuple[str, ...]:
 
 
 def strip_text(standings: Sequence[Standing]) -> str:
-    """Draw the ratios of a set's speed to reference systems' on one line of text, from 1/4 to 4; '#' marks the drift
-    tolerance."""
+    """Draw the ratios of a result set's speed to the speeds of reference systems on one line of text, from 1/4 to 4;
+    '#' marks the drift tolerance."""
     cells = ["-"] * 41
     for place in range(41):
         if abs(_ratio_at(place)) <= math.log1p(TOLERANCE):

@@ -1,6 +1,7 @@
 """Reads a sweep: every configuration (combination of the varied settings) with the results of its runs or processes.
 
-Folders of configurations are names inside the sweep's folder; a configuration without results is shown as such.
+The sweep's record names the folders of configurations, which are subfolders of the sweep's folder; a configuration
+without results is shown as such.
 """
 
 from collections.abc import Sequence
@@ -156,8 +157,8 @@ class BestSide:
     verdict: str = ""
     """Verdict of the comparison where only two configurations are compared; else empty."""
     so_far: str = ""
-    """Word in place of 'best' where too few runs leave other configurations undistinguished: 'lowest so far' or
-    'highest so far'; else empty."""
+    """Word for the leading configuration in place of 'best' where the runs are too few to tell it from others:
+    'lowest so far' or 'highest so far'; else empty."""
 
     @property
     def word(self) -> str:
@@ -181,8 +182,8 @@ class BestSide:
 
 
 _CONTROLS = {"id_map.kind": "classes"}
-"""Setting values that make a configuration a control, by key: the latent classes that its click log was generated
-from, which no user has."""
+"""Setting that makes a configuration a control, with the value that does so: the control maps ids to embedding rows
+by the latent classes from which the click log was generated, which no user knows of real data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,13 +211,13 @@ class SweepFacts:
 
     @property
     def pair(self) -> tuple[Result, Result, Comparison] | None:
-        """The only two configurations with results and their comparison; None for another number of results, or a
-        refused comparison."""
+        """Results of the only two configurations of the sweep that have any, and their comparison; None for another
+        number of results, or a refused comparison."""
         return _find_pair(self.rows)
 
     @property
     def is_of_runs(self) -> bool:
-        """True if the sweep's configurations were trained to a target, False if processes measured another
+        """True if the sweep's configurations were trained to a target quality, False if processes measured another
         quantity."""
         return not is_in_processes(self.kind)
 
@@ -260,8 +261,8 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
 def read_rows(
     folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
 ) -> list[SweepRow]:
-    """Read the results of each configuration of a sweep or suite, with its values of the varied settings, before any
-    comparison."""
+    """Read the results of each configuration of a sweep or suite, with its values of the varied settings; the
+    configurations are not compared yet."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
@@ -309,8 +310,8 @@ def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dic
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
-    """Compare each configuration of a sweep with the first that has results; all comparisons are one family of
-    tests."""
+    """Compare each configuration of a sweep with the first that has results; the tests of all comparisons are one
+    family, whose levels Holm's method sets."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
     if len(sides) < 2:
         return tuple(rows)
@@ -329,8 +330,9 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Return the best of the results that are not INVALID, controls (configurations no user can have) left out unless
-    fewer than two others remain; None for fewer than two with a compared value, or where benchmarks differ."""
+    """Return the best of the results that are not INVALID; None for fewer than two results with a compared value, or
+    where benchmarks differ. Controls (configurations no user can have) are left out unless fewer than two other
+    results remain."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:

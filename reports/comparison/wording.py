@@ -124,7 +124,8 @@ def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
 
 
 def change_text(factor: FactorComparison) -> str | None:
-    """Format a factor's difference or ratio, new result against baseline: '+0.00123', '1.20x'; None where unknown."""
+    """Format the difference or ratio of two results in a compared quantity, new result against baseline: '+0.00123',
+    '1.20x'; None where unknown."""
     if factor.difference is not None:
         return difference_text(factor.difference)
     return None if factor.ratio is None else times(factor.ratio)
@@ -252,12 +253,12 @@ def _range(whole: FactorComparison) -> str:
 
 
 def _parts(comparison: Comparison) -> str:
-    """Return the factors of the time that have a verdict, in words, largest effect first, then others of half a
-    percent or more.
+    """Return in words the factors of the time to train (such as throughput) that have a verdict, the largest effect
+    first, then the names of other factors that differ by half a percent or more.
 
-    A factor that works against the whole difference is given by its own size: 'convergence took back 1.18x' means
-    divided by 1.18. A factor without a verdict is named without its size. Where no factor has a verdict, the words
-    are that the cause is not shown if the whole time has a verdict, else empty.
+    A factor that works against the difference of the whole time is given by its own size: 'convergence took back
+    1.18x' means divided by 1.18. A factor without a verdict is named without its size. Where no factor has a verdict,
+    the words are that the cause is not shown if the whole time has a verdict, else empty.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1

@@ -53,7 +53,7 @@ _BROKEN = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError,
     IndexError,
 )  # fmt: skip
-"""Errors that zipfile raises for archives that are damaged; its documentation names only the first."""
+"""Errors that zipfile raises for damaged archives; its documentation names only BadZipFile."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +69,8 @@ class Bundle:
 def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_version: str) -> bytes:
     """Return the ZIP archive of a system's result files; equal arguments give equal bytes.
 
-    Raises ValueError where a file is none that a bundle may have, or the archive is larger than MAX_BYTES.
+    Raises ValueError where one of the files is none that a reference bundle may hold, or the archive is larger than
+    MAX_BYTES.
     """
     if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
         raise ValueError(f"{printable(odd[0])}: not a file of a bundle.")
@@ -163,8 +164,8 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, about: zipfile.ZipInfo, left: int) -> bytes:
-    """Decompress one file of an archive, of at most MAX_MEMBER_BYTES and `left` bytes. Raises InputError for a larger
-    one."""
+    """Decompress one file of an archive. Raises InputError for a file of more than MAX_MEMBER_BYTES, or of more than
+    the `left` bytes that may still be decompressed."""
     most = min(MAX_MEMBER_BYTES, left)
     try:
         with archive.open(about) as file:

@@ -38,7 +38,8 @@ def gather(
     on_opinion: OnProgress | None = None,
     ruleset: str | None = None,
 ) -> tuple[Result, ...]:
-    """Read the result of every set of logs at or below `paths`, each folder once.
+    """Read the result of every result set (logs of one benchmark on one system) at or below `paths`, each folder
+    once.
 
     Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
     verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
@@ -69,8 +70,8 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """Return the verdicts on the submission and the round that each set is in, innermost first, by the subject of the
-    set's verdict."""
+    """Return the verdicts on the submission and the MLPerf round that each judged result set is in, the submission's
+    first, by the path of the set that the set's own verdict states."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:
@@ -149,8 +150,8 @@ def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def in_order(results: Sequence[Result], order: Order) -> tuple[Result, ...]:
-    """Return results in an order: as read, or by score, INVALID results after the others and those without a score
-    last."""
+    """Return results in the order in which they were read, or by score, with INVALID results after the others and
+    results without a score last."""
     if order == "files":
         return tuple(results)
 
@@ -178,8 +179,8 @@ def _label(result_set: ResultSet) -> str:
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
     """Return the interval of the geometric mean of all runs' times, printed beside a score; None without a score.
 
-    None also where a run did not converge: an infinite time leaves no mean. For a set that was to grow until its mean
-    was precise enough (`until`), the level allows for that stopping rule.
+    None also where a run did not converge: an infinite time leaves no mean. For a run set that was to grow until its
+    mean was precise enough (`until`), the level allows for this stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -1,4 +1,5 @@
-"""Reads results from measurements by fresh processes, of any kind but runs to a target: extra/<kind>.json."""
+"""Reads results from measurements by fresh processes, of any kind but runs that train to a target quality:
+extra/<kind>.json."""
 
 from pathlib import Path
 from typing import Any

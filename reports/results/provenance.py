@@ -100,14 +100,15 @@ def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
 
 
 def pair_of(folder: Path | None) -> str | None:
-    """Return the name of the pair (two sets measured alternately) that has the set in `folder`; None for any other
-    set."""
+    """Return the name of the pair (two sets measured alternately) that has the result set in `folder`; None for any
+    other set."""
     group = group_of(folder)
     return None if group is None or not group.is_pair else printable(group.file.parent.name, 80)
 
 
 def search_of(folder: Path | None) -> ExperimentRecord | None:
-    """Return the record of the search that made the pair with the set in `folder`; None for any other set."""
+    """Return the record of the hyperparameter search that made the A/B pair to which the result set in `folder`
+    belongs; None for a set in no such pair."""
     if pair_of(folder) is None:
         return None
     assert folder is not None
@@ -121,15 +122,15 @@ def with_seed(command: str, seed: int) -> str:
 
 
 def seeded_command(record: RunSetRecord, folder: Path | None) -> str:
-    """Return the command that made a set, with its seed where the command names none; for a search's pair, the
-    search's command."""
+    """Return the command that made a run set, with its seed where the command names none; for a set in a pair that a
+    hyperparameter search made, the search's command."""
     made = search_of(folder) or record
     return with_seed(made.command, made.base_seed)
 
 
 def order_in_pair(folder: Path | None) -> int:
-    """Return the position of the set in `folder` in its pair: 0 for the base, 1 for the other; 0 for a set in no
-    pair."""
+    """Return the position of the result set in `folder` in its A/B pair: 0 for the base, 1 for the other; 0 for a set
+    in no pair."""
     group = group_of(folder)
     if folder is None or group is None or isinstance(group.record, Damage) or not group.is_pair:
         return 0

@@ -15,7 +15,8 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 SHIPPED = Path(__file__).with_name("published.json")
 WORD = "published"
-"""Value of the option --with for the shipped table of published MLPerf results; WORD:FILE for the table in a file."""
+"""Value of the option --with that asks for the shipped table of published MLPerf results; published:FILE asks for the
+table in a file."""
 OWNER = "mlcommons"
 _REPOSITORY = re.compile(r"training_results_v\d{1,2}\.\d")
 _NO_ACCELERATOR = ("", "n/a", "none", "-")
@@ -48,8 +49,8 @@ def asked_table(reference: str | None) -> PublishedTable | None:
 
 
 def make_published(sets: Sequence[Result]) -> tuple[PublishedTable, list[str]]:
-    """Make the table of published results from official sets that have a score, and a list of reasons why each other
-    set is left out."""
+    """Make the table of published results from result sets of official benchmarks that have a score, and a list of
+    reasons why each other set is left out."""
     rows, left_out = list[PublishedResult](), list[str]()
     for result in sets:
         found = _make_row(result)

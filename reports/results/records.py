@@ -38,8 +38,8 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""Names of two settings of a set: the number of threads, and the times of a training step by which that number was
-chosen."""
+"""Names of two settings of a run set: the number of threads, and the times of a training step by which the number of
+threads was chosen."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -108,8 +108,8 @@ def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
 
 
 def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
-    """Read the records stored with a result set's logs; never raises for their content. Records that `files` has are
-    not read again."""
+    """Read the records stored with a result set's logs; never raises for their content. Records that the reader
+    `files` has already read are not read again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:
@@ -127,7 +127,8 @@ def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> Se
 
 
 def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
-    """Return a set's resolved configuration, automatic values as they were chosen: (value, source) by key."""
+    """Return a run set's resolved configuration, automatic values replaced by those that were chosen: (value, source)
+    by key."""
     if record is None:
         return {}
     texts = {key: (brief_code(_shown(entry.value)), entry.source) for key, entry in record.config.items()}
@@ -148,7 +149,7 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 def describe_times(choice: ChoiceRecord) -> str:
     """Return in words the times of a training step with each number of threads that was tried, and which of these
-    times tie with the chosen number's. For a set that answers inference queries, return the simulated queries/s
+    times tie with the chosen number's. For a run set that answers inference queries, return the simulated queries/s
     instead.
 
     An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
@@ -200,12 +201,12 @@ def _describe_services(service: ServiceChoice) -> str:
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:
-    """Return the recorded environment of a set, software and system, as texts by name."""
+    """Return the recorded environment of a run set, software and system, as texts by name."""
     return dict(pairs(record.environment)) if record else {}
 
 
 def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
-    """Return dlrmbench's version and the other software of a set, as (name, value)."""
+    """Return dlrmbench's version and the other software of a run set, as (name, value)."""
     if record is None:
         return ()
     around = ((name, value) for name, value in environment_texts(record).items() if name not in SURROUNDINGS)
@@ -219,21 +220,21 @@ def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def commit_of(record: RunSetRecord) -> str | None:
-    """Return the first 12 characters of the commit that made a set, with a + where files differed from it; None if
-    unknown."""
+    """Return the first 12 characters of the commit that made a run set, with a + where the code's files differed from
+    the commit; None if unknown."""
     return brief_commit(record.environment.get("commit"), record.environment.get("commit_is_dirty"))
 
 
 def brief_commit(commit: object, is_dirty: object) -> str | None:
-    """Return the first 12 characters of a code commit, with a + where files differed from it; None where the commit
-    is unknown."""
+    """Return the first 12 characters of a code commit, with a + where the code's files differed from the commit; None
+    where the commit is unknown."""
     if not isinstance(commit, str) or not commit:
         return None
     return f"{printable(commit[:12])}{'+' if is_dirty is True else ''}"
 
 
 def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
-    """Return the settings of a set as (name, value): its resolved configuration, then its software."""
+    """Return the settings of a run set as (name, value): its resolved configuration, then its software."""
     times = "" if record is None or record.choice is None else describe_times(record.choice)
     timed = ((THREADS_TIMED, times),) if times else ()
     return (*((name, value) for name, (value, _) in config_texts(record).items()), *timed, *software_of(record))
@@ -251,8 +252,8 @@ def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _read_system(path: Path | None, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Read an MLPerf system description with whatever fields it has, since rules judge them; empty if missing or
-    damaged."""
+    """Read an MLPerf system description with whatever fields it has, even wrong ones, which the rules report; empty
+    where the file is missing or damaged."""
     content = read_object(path) if path is not None else {}
     if isinstance(content, Damage):
         problems.append(_sentence(content))
@@ -325,7 +326,8 @@ def _is_printable(value: Any, key: str = "") -> bool:
 
 @cache
 def _members_with_text(record_type: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the names of a record type's fields that may hold text other than literals."""
+    """Return the names of a record type's fields that may hold text of any content, which has to be made
+    printable."""
     info = msgspec.inspect.type_info(record_type)
     assert isinstance(info, msgspec.inspect.StructType)
     return tuple(field.name for field in info.fields if _holds_text(field.type))

@@ -28,7 +28,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
 FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
 """Environment variable that names a folder of the user's own reference bundles (.zip of other systems' results)."""
 MAX_CV = 0.03
-"""Largest coefficient of variation of speed between the processes of a set that may be a reference."""
+"""Largest coefficient of variation of speed between the processes of a result set that may be one of a reference
+system."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +101,7 @@ def close_systems() -> None:
 
 @contextmanager
 def passing_systems() -> Iterator[None]:
-    """Close, on exit, the reference systems that were opened inside the context."""
+    """Remove, at the end of the context, the unpacked folders of the reference bundles that were opened inside it."""
     before = set(_opened)
     try:
         yield
@@ -161,7 +162,7 @@ def _is_file(path: Path) -> bool:
 
 
 def system_of(result: Result) -> str | None:
-    """Return the name of the reference system that a set belongs to; None for any other set."""
+    """Return the name of the reference system that a result set belongs to; None for any other set."""
     if result.place is None or not _opened:
         return None  # no bundle is open, so the disk is not read
     parents = real_path(result.place).parents
@@ -169,7 +170,8 @@ def system_of(result: Result) -> str | None:
 
 
 def variation_of(result: Result) -> float | None:
-    """Return the coefficient of variation of speed between a set's runs or processes; None for fewer than two."""
+    """Return the coefficient of variation of speed between a result set's runs or processes; None for fewer than
+    two."""
     if result.measured is None:
         summary = result.summary("throughput_samples_per_s")
     else:
@@ -206,7 +208,9 @@ def require_references(results: Sequence[Result]) -> None:
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results `asked`, then those results of `known` that share benchmark and kind with one of `asked`."""
+    """Return the results `asked`, followed by those results in `known` (of a reference system) that share the
+    benchmark and the kind of measurement with a result in `asked`. Raises ReferenceSystemError where no result in
+    `known` does."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:

@@ -46,25 +46,26 @@ HARDWARE = (
 )
 """Fields of an MLPerf system description that describe the hardware."""
 TRAINING = ("time_to_train", "samples_to_converge", "throughput", "overhead")
-"""Compared quantities of runs to a target: the time to train, then the factors that it is the product of."""
+"""Names of the compared quantities of runs that train to a target quality: the time to train, then its factors (time
+= samples to converge / throughput * overhead)."""
 _GRIDS = {
     "time_to_train_s": (time_step, AT_LEAST),
     "samples_to_converge": (samples_step, AT_LEAST),
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""Function that computes the resolution of a quantity of RunResult, and the confidence of the quantity's interval, by
-the quantity's name."""
+"""Function that computes the resolution of a run's value of a quantity, and the confidence of the interval of the
+quantity's mean, by the name of the quantity in RunResult."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
     """One run, or one process of a measurement, with its compared values by name; unknown values are left out.
 
-    `steps` has the resolution of each value, as a fraction of the value: of samples and times that of the
-    evaluations, else the clock's. `curve` has the training progress (in samples, else epochs) and the quality of each
-    evaluation; `stopped_ms` is None where it is not known. `record` is run.json of a run, or a process's entry in
-    extra/<kind>.json. Two repetitions are equal where they measured the same.
+    `steps` has the resolution of each value, as a fraction of the value: that of the evaluations for times and
+    samples, that of the clock for other values. `curve` has the training progress (in samples, else epochs) and the
+    quality of each evaluation; `stopped_ms` is None where it is not known. `record` is run.json of a run, or a
+    process's entry in extra/<kind>.json. Two repetitions are equal where they measured the same.
     """
 
     label: str = field(default="", compare=False)
@@ -125,8 +126,8 @@ NO_SCORE = BenchmarkResult(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One configuration with its runs or processes: `judged` is None without logs, `asked` without the run set's
-    record, `measured` without extra/<kind>.json.
+    """One configuration with its runs or processes. `judged`, the judged logs, is None without logs; `asked`, the run
+    set's record (run_set.json), and `measured`, the measurement in extra/<kind>.json, are None without such a file.
 
     `quantities` are the names of the compared quantities, the whole (such as the time to train) first. `stated` are
     settings that logs or measurements state, by name. `score` and `outcome` are the runs' score and the rules'
@@ -154,7 +155,7 @@ class Result:
     interval: Interval | None = None
     turns: str | None = None
     """Folder of the sweep or suite in which processes of several configurations were measured alternately. None for a
-    measurement made by itself, and for runs to a target, whose logs have their start times."""
+    measurement made by itself, and for runs that train to a target quality, whose logs have their start times."""
     repetition: str | None = None
     """Digest that is equal for results that repeat each other (same configuration, code and system); None where one
     of these is not known."""
@@ -267,7 +268,8 @@ class Result:
 
     @property
     def path(self) -> Path:
-        """File extra/<kind>.json of a measurement."""
+        """Path of the file extra/<kind>.json that holds a measurement. Raises ValueError where this harness did not
+        make it."""
         return self.folder / "extra" / f"{self.kind}.json"
 
     @property
@@ -310,8 +312,8 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """End of the growth of a set that was to get runs until its mean time was known precisely; None where the
-        number of runs was given."""
+        """Record of how a set stopped growing that was to get runs until its mean time was known precisely; None
+        where the number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:
@@ -370,8 +372,8 @@ class Result:
 
 
 def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> Standing:
-    """Return a result's owner and verification status; under an official MLPerf name 'unverified' where the log has
-    keys of this harness."""
+    """Return the owner of a result's benchmark, or the result's verification status; under an official MLPerf name
+    'unverified' where the log has keys of this harness."""
     if status != "official":
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)
@@ -385,8 +387,8 @@ def load_of(run: Repetition) -> LoadRecord | None:
 
 
 def overhead_ratio(run: RunResult) -> float | None:
-    """Return 1 + overhead / training time of a run, the factor of evaluation and overhead in its time; None where
-    unknown."""
+    """Return the overhead factor of a run: its time to train over its training time, that is, 1 plus the time of
+    evaluations and other overhead over the training time; None where unknown."""
     return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
 
 
@@ -409,7 +411,8 @@ def make_run(log: RunResult, **about: Any) -> Run:
     """Make a run of a result from its log; `about` has values that the log does not hold, such as `fate` (its use in
     the score).
 
-    The factors of the time to train are computed from the same three measurements, so that their logarithms add up.
+    The factors of the time to train are computed from three measurements (time to train, training time, samples to
+    converge), so that their logarithms add up.
     """
     return Run(
         log=log,
@@ -439,7 +442,8 @@ def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
 
 
 def factor_values(time_s: float | None, train_s: float | None, num_samples: float | None) -> dict[str, float]:
-    """Return a run's time to train and the time's factors by name, as far as they are known."""
+    """Return a run's time to train in seconds and its factors (samples to converge, throughput in samples/s, overhead
+    as a ratio), by name, as far as they are known."""
     values = {} if time_s is None else {"time_to_train": time_s}
     if train_s is not None and num_samples is not None:
         values["throughput"] = num_samples / train_s

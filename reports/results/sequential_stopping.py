@@ -1,5 +1,5 @@
-"""Puts into words how a set ended that was to grow until its mean time was known precisely: with a precise mean, at
-the largest allowed number of runs, or with a run that has no time."""
+"""Puts into words how a run set ended that was to grow until its mean time was known precisely: with a precise mean,
+at the largest allowed number of runs, or with a run that has no time."""
 
 import math
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """Growth of a set of `num_runs` runs that was to go on until its mean was known to within `width`, a fraction.
+    """Growth of a run set of `num_runs` runs that was to go on until its mean time to train was known to within
+    `width`, a fraction.
 
-    `after` is the number of runs after which the mean was known; None where it was not.
+    `after` is the number of runs after which the mean was known so precisely; None where it was not.
     """
 
     width: float
@@ -24,7 +25,7 @@ class StoppingRecord:
 
 
 def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingRecord | None:
-    """Return how the growth of a set ended; None for a set whose number of runs was given."""
+    """Return how the growth of a run set ended; None for a set whose number of runs was given."""
     if until is None:
         return None
     times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]

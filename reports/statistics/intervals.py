@@ -4,9 +4,10 @@ spread.
 The run is the unit of analysis. Values from inside a run are not pooled: they are not independent and would make
 intervals too narrow.
 
-Times to train lie on a coarse grid, because a run ends at an evaluation. There the interval of a mean covers the true
-mean less often than Student's t says, and the less, the more skewed the few possible values are; no interval from 5
-runs avoids that. So intervals on the grid are made at NOMINAL confidence and labelled AT_LEAST.
+Times to train take only few possible values (a coarse grid), because a run ends at an evaluation. The interval of
+their mean then covers the true mean less often than Student's t says, and the less, the more skewed the distribution
+over these values is; no interval from 5 runs avoids that. So intervals of such values are computed at the confidence
+NOMINAL (95 %) and printed as intervals of the confidence AT_LEAST (90 %).
 """
 
 import math
@@ -85,11 +86,11 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
     least 2.
 
     The values lie on a grid, such as that of evaluations, whose `step` is a fraction of the values: one for all or
-    [...]. The grid has two effects, which both vanish where it is fine. The variance is at least that of equal values
-    together with one more a step away (`sample_variance`), so that equal values do not promise certainty. And the
-    interval is widened by the shift of the mean if one run ended a step earlier or later: the continuity correction
-    of a mean on a grid, of which half is usual (Cox 1970, "The continuity correction"), in full because few values
-    are skewed.
+    [...]. The grid has two effects, which both vanish where it is fine. The variance is at least that of n equal
+    values and one more value, a step away (`sample_variance`), so that equal values do not promise certainty. And the
+    interval is widened by the shift of the mean if one run ended a step earlier or later. This is the continuity
+    correction of a mean on a grid (Cox 1970, "The continuity correction"); usual is half of it, here it is made in
+    full because the distribution over few values is skewed.
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)

@@ -15,8 +15,8 @@ class TestResult:
     """Result of the tests of one difference, at the levels of Holm's method: `apart` is the two-sided level of the
     test against zero, `within` the one-sided level of the test of equivalence within the margin.
 
-    `found` is the verdict of `decide`, `in_turns` its verdict without drift tolerance, as if the runs had been made
-    alternately (A/B).
+    `found` is the verdict of `decide`; `in_turns` is the verdict of `decide` without drift tolerance, as if the runs
+    had been made alternately (A/B).
     """
 
     apart: float
@@ -48,8 +48,8 @@ def judge_family(
 
 def confidence_with_best(number: int, confidence: float) -> float:
     """Return the confidence level at which to compare the best of `number` groups with each other group, so that
-    `confidence` holds over all pairs: any group may turn out the best, and in each pair either may be called
-    worse."""
+    `confidence` holds over all pairs of groups, not only over the pairs compared: the best group is known only from
+    the same data, and in each pair either group may be called worse."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 

@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 
 POWER = 0.8
 FIRST_LEVEL = 0.05 / 4
-"""Strictest significance level of Holm's method over the four factors of a time to train, at a confidence of 95 %."""
+"""Strictest significance level of Holm's method over the four compared quantities of a time to train (the time and
+its three factors), at a confidence of 95 %."""
 _NODES = 16
 _NUM_HALVINGS = 36
 _MOST = 5.0
@@ -65,10 +66,10 @@ def smallest_apart(
 ) -> float:
     """Return the detectable difference (80 % power) between two sets measured separately, as a fraction: 0.06 is 6 %.
 
-    `spread` is the standard deviation of the logarithms of single runs on both sides, about their coefficient of
-    variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a fraction (0.2 is
-    20 %), which a difference must exceed where the sets were measured one after the other. `min_effect` is the
-    smallest effect of interest. Infinite where nothing below a factor of 148 would be found.
+    `spread` is the standard deviation of the logarithms of single runs on both sides, which is about their
+    coefficient of variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a
+    fraction (0.2 is 20 %), which a difference must exceed where the sets were measured one after the other.
+    `min_effect` is the smallest effect of interest. Infinite where nothing below a factor of 148 would be found.
     """
     design = Design(spread=spread, num_base=num_base, num_new=num_new)
     return smallest_difference(design, level, math.log1p(min_effect), math.log1p(tolerance))

@@ -33,7 +33,8 @@ _TINY = 1e-12
 
 
 _FARTHEST = 700.0
-"""Largest logarithm of a ratio that is computed with; anyone's records may hold values that differ by more."""
+"""Largest logarithm of a ratio used in computations, so that its exponential is finite; records, which anyone may
+have written, may hold values of a larger ratio."""
 
 
 def factor_from(log: float) -> float:
@@ -98,12 +99,12 @@ class Difference:
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
-    """Return the sample variance of logarithms along the last axis, but at least the variance of equal values
-    together with one more that lies a `step` away.
+    """Return the sample variance of logarithms along the last axis, but at least the variance of n equal values and
+    one more value, a `step` away.
 
     Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
-    the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies a step
-    away have the variance step^2 / (n + 1).
+    the last digit, and their sample variance of zero would promise certainty. n equal values and one more, a step
+    away, have the variance step^2 / (n + 1).
     """
     return moments_of(logs).floored_variance(step)
 
@@ -118,8 +119,8 @@ class Moments:
     variance: Floats
 
     def floored_variance(self, step: Floats | float) -> Floats:
-        """Return the groups' sample variance, but at least the variance of equal values together with one more that
-        lies a `step` away."""
+        """Return the groups' sample variance, but at least the variance of `number` equal values and one more value,
+        a `step` away, so that equal values do not promise certainty."""
         least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
         return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
 

@@ -6,9 +6,10 @@ depends on the luck of a single evaluation. A mean of evaluations around the cro
 run ends as it meets the target, when such a mean has not crossed it yet. The line needs no later evaluation.
 
 Differences between seeds last through whole runs, and interpolation does not remove them. On full curves of variants
-of the generated benchmarks, cut where they meet a target, whose samples to converge vary by 4 to 5 %, interpolated
-samples varied by 0.84 (dlrm_tiny, 6 variants of 12 seeds) and 0.91 (dlrm_small, 8 of 8 seeds) of that; where they
-vary by more than 7 %, by as much. The values are about 4 % lower, since nothing is rounded up to an evaluation.
+of the generated benchmarks, cut where they meet a target, interpolated samples varied 0.84 times (dlrm_tiny, 6
+variants of 12 seeds) and 0.91 times (dlrm_small, 8 of 8 seeds) as much as samples to converge, where these vary by 4
+to 5 %; where they vary by more than 7 %, interpolated ones vary as much. The interpolated values are about 4 % lower,
+since nothing is rounded up to an evaluation.
 """
 
 import math

@@ -22,13 +22,13 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
-"""Most findings of one rule on one log, set, submission or round that are listed, the worst first; further ones are
-counted by severity."""
+"""Maximum number of findings of one rule on one log, set, submission or round that are listed, the worst first;
+further findings are counted by severity."""
 ANYTHING = ""
-"""Entry of `Problem.keys` for a problem after which no key or field of the log or set can be relied on."""
+"""Entry of `Problem.keys` for a problem after which no key or field of the log or result set can be relied on."""
 BROKEN = " failed"
-"""End of the reason why a rule was skipped: a rule that it requires found an error, or was itself skipped because of
-an error."""
+"""Ending of the text that states why a rule was skipped, where a rule that it requires found an error or was itself
+skipped because of an error."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -45,19 +45,21 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
 LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
-"""Official checkers that look at what a family of rules judges, by the letters of the family."""
+"""Names of the official checkers (such as "compliance") that check the same part of logs or submissions as a family
+of rules, by the letters of the family."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Benchmarks to which the official checks of a family of rules are limited: those of cadence to dlrmv4, by
-closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
+"""Benchmarks for which the official checkers check what a family of rules judges, by the letters of the family, where
+they do not do so for all: cadence (CA) for dlrmv4 only, by closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem that a rule found in what it judges. `place` None means the rule's own place, else the log or directory
-    itself; `severity` and `remedy` None mean the rule's own. `number`: how many problems are meant, where many are
-    counted and not kept. `keys`: keys of the log, or fields of another file, that other rules cannot rely on after
-    this problem; None means the key of the record at `place`, or every key where `place` is no record."""
+    """Problem that a rule found in what it judges. Where `place` is None, the problem is at the place that the rule
+    states for all its problems, else in the log or directory as a whole; where `severity` or `remedy` is None, that
+    of the rule holds. `number`: how many problems are meant, where many are counted and not kept. `keys`: keys of the
+    log, or fields of another file, that other rules cannot rely on after this problem; None means the key of the
+    record at `place`, or every key where `place` is no record."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
@@ -156,8 +158,8 @@ def rule(
 
 
 def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
-    """Apply each rule in order to one subject (such as a log or a set), and return a result for each. `path` is the
-    place of findings without a place of their own."""
+    """Apply each rule in order to one subject (such as a log or a set), and return a result for each. `path` is shown
+    as the place of findings that state no place."""
     outcomes: list[Outcome] = []
     failed: dict[str, set[str]] = {}
     shown = printable(path)

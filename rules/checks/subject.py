@@ -43,7 +43,8 @@ class LogSubject:
     foreign_round: str | None = None
     """MLPerf round that the user asked for, where the log's benchmark was not part of that round; else None."""
     known: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results that rules share between all logs of one benchmark and round, by the rules' own keys."""
+    """Cache of results that rules share between all logs of one benchmark and round, under keys that the rules
+    choose."""
 
     @property
     def is_closed(self) -> bool:
@@ -100,7 +101,7 @@ class SetFiles:
     later readers need it. The cache is not passed on to other processes."""
 
     root: Path | None
-    """Folder of the run set whose files are read; None for logs without one."""
+    """Folder of the run set whose files are read; None for logs that lie in no run set of this harness."""
     _runs: dict[Path, RunRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _sets: dict[Path, RunSetRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _folders: dict[Path, RunFolders] = field(default_factory=dict, compare=False, repr=False)
@@ -156,7 +157,7 @@ class SetSubject:
     power: SetPower | None
     """Power measurements of the set's runs; None where the set has no power/."""
     files: SetFiles
-    """Reader of the harness's files beside the set's logs."""
+    """Reader of the harness's files beside the result set's logs."""
     has_broken_logs: bool = False
     """Whether one of the set's logs has an error other than those that a set may forgive in one log (its run did not
     converge, or crashed)."""

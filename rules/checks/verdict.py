@@ -1,4 +1,4 @@
-"""Define the verdict of the rules on a log, a set, a submission or a round."""
+"""Define the verdict of the rules on a log, a result set, a submission or a round."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

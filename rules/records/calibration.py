@@ -1,9 +1,9 @@
-"""NAME.calibration.json holds the reference runs on which a benchmark's quality target rests, where the target is not
-MLPerf's; it lies beside the benchmark's definition (a TOML file).
+"""NAME.calibration.json holds the reference training runs that justify the quality target of the benchmark NAME,
+where the target is not MLPerf's; it lies beside the benchmark's definition (a TOML file).
 
-`dlrmbench calibrate` writes the file. Seeds derived for a run set avoid those in the file of a benchmark that
-dlrmbench ships, and the precision `auto` becomes bf16 only where all runs in bf16 at the set's batch size and
-learning rate met the target.
+`dlrmbench calibrate` writes the file. Seeds derived for a run set avoid the seeds in the calibration file of a
+benchmark that dlrmbench ships, and the precision `auto` becomes bf16 only where all of the file's bf16 runs at the
+run set's batch size and learning rate met the target.
 """
 
 import statistics
@@ -79,8 +79,9 @@ class TuningRow(Record, frozen=True, kw_only=True):
 
 
 class Proposal(Record, frozen=True, kw_only=True):
-    """Quality target that a calibration suggests from the reference runs at the definition's own batch size, with
-    their epochs and spread at that target; the target is None where no value qualifies."""
+    """Quality target that a calibration suggests from the reference runs at the benchmark definition's own batch
+    size, with the mean and the coefficient of variation of the epochs in which these runs reach it; the target is
+    None where no quality meets the conditions."""
 
     target: Share | None
     mean_epochs: Epochs | None
@@ -95,24 +96,25 @@ class Condition(Record, frozen=True, kw_only=True):
 
     letter: str
     holds: bool | None
-    """Whether the quality target meets the condition; None where that cannot be decided."""
+    """Whether the quality target meets this condition of the calibration; None where that cannot be decided."""
     found: str
     demanded: str
 
 
 class CalibrationRecord(Document, frozen=True, kw_only=True):
-    """Result of one `dlrmbench calibrate`: the reference runs, the suggested target, and the definition and code that
-    they were made with."""
+    """Result of one `dlrmbench calibrate`: the reference training runs, the suggested quality target, and digests of
+    the benchmark definition and of the code with which the runs were made."""
 
     benchmark: str
     version: PositiveCount
     definition_sha256: Sha256
     is_calibrated: bool = True
-    """Whether the reference runs in the file may serve for the convergence test of results; False for 'calibrate
-    --quick'."""
+    """Whether a result's convergence may be tested against the reference runs in the file; False for 'calibrate
+    --quick', which makes few runs and tunes no learning rate."""
     target: Share
     metric: MetricName = ROC_AUC
-    """Quality metric (such as ROC AUC) of all qualities in the calibration's file."""
+    """Quality metric (such as ROC AUC) in which the calibration's file states the target and the quality of every
+    run."""
     precision: Annotated[str, Meta(max_length=20)] = "fp32"
     """Numerical precision of the matrix products of all reference runs of the calibration."""
     created_utc: str
@@ -125,8 +127,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     are derived otherwise."""
     tuning_seeds: tuple[Count, ...]
     num_reference_runs: PositiveCount
-    """Number of seeds, counted from the first, at each batch size whose runs are the reference convergence points
-    (RCPs) of that batch size."""
+    """Number of runs at each batch size, those of the first seeds, that are the reference convergence points (RCPs)
+    of the batch size."""
     oracle_quality: Share | None
     default_batch_size: PositiveCount
     batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]

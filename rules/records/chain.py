@@ -1,5 +1,6 @@
 """Link the runs of a result set in a chain, which reveals a removed run: each run's record (run.json) holds the
-digest of the previous run's record, the first a digest of the set's own record."""
+digest of the previous run's record; the first run's record holds a digest made from the set's record
+(run_set.json)."""
 
 import hashlib
 import re
@@ -29,8 +30,8 @@ def first_link(record: RunSetRecord) -> str:
 
 
 def read_link(path: Path) -> str:
-    """Return the digest that the text file `path`, such as extra/last_run of a result set, holds. For a file that
-    holds no digest, return the digest of its bytes, which no run's record has.
+    """Return the digest that the text file `path` holds, such as extra/last_run of a result set. For a file that
+    holds no digest, return the digest of the file's bytes, which equals that of no run's record.
 
     Raises OSError.
     """
@@ -41,8 +42,9 @@ def read_link(path: Path) -> str:
 
 
 def follow(link: str, next_of: Mapping[str, Iterable[str]]) -> str:
-    """Return the digest at the end of a chain of runs' records that starts at the digest `link`; `next_of` maps a
-    digest to the digests of the records that name it as the digest of their predecessor."""
+    """Return the digest of the last record in a chain that starts at the digest `link`. `next_of` gives, for the
+    digest of a run's record, the digests of the records that name that record as their predecessor; the first is
+    followed."""
     seen = {link}
     while (found := next(iter(next_of.get(link, ())), None)) is not None and found not in seen:
         seen.add(found)

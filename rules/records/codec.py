@@ -18,7 +18,7 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-"""Most levels of nested arrays and objects that a JSON file may have; no file of this harness has more than 8."""
+"""Maximum number of levels of nested arrays and objects in a JSON file; no file of this harness has more than 8."""
 VERSION: Final = 1
 OTHER_VERSION: Final = "a newer dlrmbench wrote the file, or one before 1.0: read it with that one"
 
@@ -87,7 +87,7 @@ class Damage:
 
 
 class DamageError(ValueError):
-    """Error for a JSON file that is not of its type: as a whole, or in the value of a member."""
+    """Error for a JSON file that does not fit its record type: as a whole, or in the value of one member."""
 
     def __init__(self, member: str, found: str, expected: str, remedy: str | None = None) -> None:
         super().__init__(f"{member}: found {found}, expected {expected}" + (f" ({remedy})" if remedy else ""))
@@ -100,8 +100,8 @@ class DamageError(ValueError):
 
 
 def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
-    """Read a JSON file as a record of `record_type`, or return its damage. `clean` is applied to the JSON value
-    before types are checked."""
+    """Read a JSON file as a record of `record_type`, or return its damage. The function `clean`, such as one that
+    makes texts printable, is applied to the JSON value before types are checked."""
     try:
         content = parse_object(_read(path))
         return convert(content if clean is None else clean(content), record_type)
@@ -140,8 +140,8 @@ def encode(record: Record) -> str:
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of files that this harness writes for a record type. Members without a
-    default, and those whose default is a value, are required; members that are UNSET by default are optional; other
-    members are forbidden."""
+    default, and those with a value as default, are required; members whose default is msgspec's UNSET are optional;
+    members that the type does not have are forbidden."""
     schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
         members, always = definition["properties"], definition.get("required", ())
@@ -169,7 +169,8 @@ def require(condition: bool, member: str, value: object, expected: str) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """Return a JSON file's bytes, without opening FIFOs, devices or files above MAX_BYTES. Raises DamageError."""
+    """Return a JSON file's bytes. Raises DamageError for a missing or unreadable file, and, without opening them, for
+    FIFOs, devices and files above MAX_BYTES."""
     try:
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:

@@ -16,7 +16,8 @@ EXPERIMENT_FILE: Final = "experiment.json"
 BASE: Final = "base"
 NEW: Final = "new"
 SIDES: Final = (BASE, NEW)
-"""Names of the folders of the two run sets of an A/B pair, in the order in which the first round measures them."""
+"""Names of the folders of the two run sets of an A/B pair, in the order in which the first round (one repetition of
+each) measures them."""
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
@@ -62,7 +63,8 @@ class MemberRecord(Record, frozen=True, kw_only=True):
 
     label: str
     values: dict[str, str]
-    """Values of the parameters that the experiment varies, by key, as text: the user's, or drawn by a search."""
+    """Values of the parameters that the experiment varies, by key, as text: given by the user, or drawn by a
+    search."""
     folder: str | None
     """Name of the folder with the configuration's run set; None where the configuration failed before it had a
     folder."""
@@ -71,7 +73,8 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     experiment. Reading the file never runs it."""
     failure: FailureRecord | None
     notes: dict[str, str]
-    """Reasons why a stage whose on_failure is "note" left no result for the configuration, by kind of measurement."""
+    """Reasons why a stage of the experiment left no result for the configuration, by kind of measurement; only of
+    stages whose failures are noted and stop nothing."""
 
 
 class StopRecord(Record, frozen=True, kw_only=True):
@@ -92,8 +95,8 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     harness_version: str
     command: str
     relation: Word
-    """Name of the relation between the experiment's configurations, such as an A/B pair; the command that made the
-    experiment defines it."""
+    """Name of the way in which the experiment's configurations relate to one another, such as A/B pair or sweep; the
+    command that made the experiment defines it."""
     reads_as: ReadsAs
     on_other_code: Literal["warn", "refuse"]
     """Effect of resuming an experiment after the harness's code has changed since it was begun: a warning, or a
@@ -175,8 +178,8 @@ def group_file(folder: Path) -> Path | None:
 
 
 def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> ExperimentRecord | Damage | None:
-    """Read the experiment.json of `folder`: its record, or its damage; None where there is none. `clean` is applied
-    to the file's JSON value before types are checked."""
+    """Read the experiment.json of `folder`: its record, or its damage; None where there is no such file. The function
+    `clean`, such as one that makes texts printable, is applied to the JSON value before types are checked."""
     path = group_file(folder)
     return None if path is None else decode(path, ExperimentRecord, clean)
 
@@ -235,8 +238,8 @@ def _command(*words: str) -> str:
 
 
 def is_table(record: ExperimentRecord | Damage | None) -> bool:
-    """Return whether reports show an experiment as a table of configurations, or may have to because its file is
-    damaged."""
+    """Return whether reports show an experiment as a table of configurations; True also for a damaged
+    experiment.json, which may be that of such an experiment."""
     return isinstance(record, Damage) or (record is not None and record.reads_as == "table")
 
 

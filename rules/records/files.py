@@ -1,5 +1,5 @@
-"""Name the record types of all JSON files that the harness writes beside logs, the core's before the extensions':
-`dlrmbench schema` prints their JSON Schemas."""
+"""Name the record type of every JSON file that the harness writes beside logs, the core's files before those of
+extensions: `dlrmbench schema` prints their JSON Schemas."""
 
 from collections.abc import Mapping
 

@@ -15,11 +15,12 @@ CORE_PLACES: Mapping[str, Places] = {
     "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
     "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
 }
-"""Record type and measuring job of each kind of measurement in the core, by the kind's name: adding a kind takes one
-line here."""
+"""Locations of the record type (module:type) and of the measuring module of each kind of measurement in the core, by
+the kind's name: adding a kind takes one line here."""
 PLACES: Mapping[str, Places] = with_extensions(CORE_PLACES, "kinds")
 KIND_MODULES: Mapping[str, str] = {kind: places.job for kind, places in PLACES.items()}
-"""Module of the measuring job of each kind of measurement, by the kind's name; this module imports none of them."""
+"""Name of the module that measures, for each kind of measurement, by the kind's name; none of these modules is
+imported here."""
 
 
 @cache

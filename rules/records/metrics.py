@@ -1,7 +1,7 @@
-"""Define the quality metrics that a benchmark definition may name as quality.metric: the value of an evaluation, and
-its name for readers.
+"""Define the quality metrics that a benchmark definition may name as quality.metric: the metric's key in records and
+its names in texts for readers.
 
-The log's key is eval_accuracy whatever the metric. `reference_models.training.metrics` computes the metrics.
+In MLPerf logs the key is eval_accuracy whatever the metric. `reference_models.training.metrics` computes the metrics.
 """
 
 from collections.abc import Mapping

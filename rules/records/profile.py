@@ -82,7 +82,7 @@ class ComputedStep(Record, frozen=True, kw_only=True):
 
 
 class StepRecord(Record, frozen=True, kw_only=True):
-    """Measured times of a whole training step, and its computed work and limits."""
+    """Measured times of a whole training step, and its computed work (FLOP, bytes) and shortest possible times."""
 
     measured: MeasuredStep
     computed: ComputedStep

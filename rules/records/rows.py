@@ -15,7 +15,8 @@ def _unit(unit: str, **limits: Any) -> Meta:
 
 
 def meaning(text: str) -> Meta:
-    """Return the annotation of a table's column with its description, which the documentation of tables shows."""
+    """Return the type annotation that gives a column of an exported table its description, which the documentation of
+    tables shows."""
     return Meta(description=text)
 
 

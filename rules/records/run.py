@@ -181,8 +181,8 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
 
 
 class FileStateRecord(Record, frozen=True, kw_only=True):
-    """Identity and size of a file and the times of its last changes. No system call sets ctime back, as utime does
-    mtime."""
+    """Identity and size of a file and the times of its last changes. A changed file shows in ctime, which no system
+    call can set back; utime can set mtime back."""
 
     device: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
     inode: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
@@ -208,7 +208,7 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
 
     host: str
     ranks: Annotated[tuple[Index, ...], Meta(min_length=1)]
-    """Ranks that had these files of the dataset open; the first of them hashed the files."""
+    """Ranks that had the files of this copy of the dataset open; the first of them hashed the files."""
     scope: Literal["whole", "blocks"]
     """Part of the dataset that was hashed: the whole, or evenly spaced blocks where the dataset is too large."""
     hashed_bytes: Count
@@ -240,7 +240,7 @@ class KeptWeights(Record, frozen=True, kw_only=True):
 
 
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
-"""Seconds, from 0 to 1e12, so that a sum of several is finite."""
+"""Type of a number of seconds, from 0 to 1e12, so that a sum of several is finite."""
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
@@ -279,8 +279,8 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
 
 
 class CheckpointsRecord(Record, frozen=True, kw_only=True):
-    """All checkpoints that a training process took, with their reference sizes and the seconds that a restore
-    took."""
+    """All checkpoints that a training process took, the computed sizes of a full checkpoint for comparison, and the
+    seconds that a restore took."""
 
     full_embedding_bytes: Count
     """Computed bytes of all embedding rows in 32 bits, as a full checkpoint would hold them."""
@@ -304,8 +304,8 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     """Times of a run's events as its timekeeper saw them: the timekeeper is a separate process that starts the run's
     process and runs none of the user's code.
 
-    An event arrives between two reads of the process's output; recorded is the one of these two times that makes the
-    run shorter.
+    An event arrives between two reads of the run's output by the timekeeper; of the two times of reading, the one
+    that makes the run shorter is recorded.
     """
 
     uncertain_s: Amount

@@ -53,8 +53,8 @@ class ColumnLookRecord(Record, frozen=True, kw_only=True):
     num_cells: tuple[Count, Count]
     num_missing: tuple[Count, Count]
     num_unknown: tuple[Count, Count]
-    """Cells of a categorical column whose value is rare in the training split, or absent from it: in the training
-    split, then in the evaluation split."""
+    """Numbers of cells of a categorical column whose value is rare in the training split, or absent from it: in the
+    training split, then in the evaluation split."""
     num_distinct: Count | None
     """Number of distinct values in the training split of a categorical column whose values are numbered by a
     dictionary; None for other columns."""
@@ -171,7 +171,8 @@ class MatmulRecord(Record, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the matrix products and their chosen forms, in any order and without their times."""
+        """Return the SHA-256 of the matrix products with the form (library call) chosen for each, whatever their
+        order and without their times."""
         pairs = ((chosen.product, chosen.form) for chosen in self.products)
         forms = sorted(msgspec.json.encode(pair, order="deterministic") for pair in pairs)
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
@@ -207,11 +208,11 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
     num_threads: PositiveCount
     """Number of threads of all workers that answer queries, together."""
     batch_items: PositiveCount | None
-    """Most items in one call of the model, which may combine several queries; None where every query is a call of its
-    own."""
+    """Maximum number of candidate items in one call of the model, which may combine several queries; None where every
+    query is a call of its own."""
     split_items: PositiveCount | None
-    """Number of items from which on a query is split over all workers; None where only `batch_items` splits
-    queries."""
+    """Number of candidate items from which on a query is split over all workers; None where queries are split only
+    where they exceed `batch_items`, the limit of one call."""
     queries_per_s: PositiveAmount
     """Simulated queries per second, from the times of calls measured on all workers at once: the highest rate within
     the latency limit, or without a limit the highest at all."""
@@ -284,8 +285,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def tied(self) -> tuple[StepTimeRecord, ...]:
-        """Return the timed settings with another number of threads than the chosen setting's whose step times equal
-        that setting's within the factor `TIE`."""
+        """Return those of the timed settings that have another number of threads than the chosen setting and a step
+        time equal to that of the chosen setting within the factor `TIE`."""
         chosen = self.chosen_way
         others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)

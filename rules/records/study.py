@@ -1,5 +1,5 @@
-"""study.json holds tables of results that are not training runs, such as plans, placements and queue models; each
-column states the source of its numbers.
+"""study.json holds tables of results that are not training runs, such as sharding plans and queue models; each column
+states the source of its numbers.
 
 Plans, placements, memory tiers and queue models are deterministic for their parameters and seed, and have no verdict.
 A command makes a study through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.

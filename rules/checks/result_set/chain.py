@@ -1,5 +1,5 @@
-"""Judge whether runs of a set were removed after they were made: by the order of the runs in time, and by the digest
-of the previous run's record that each run's record holds (the chain)."""
+"""Judge whether runs of a result set were removed after they were made: by the order of the runs in time, and by the
+digest of the previous run's record that each run's record holds (the chain)."""
 
 from collections import Counter
 from collections.abc import Iterator

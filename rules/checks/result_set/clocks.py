@@ -19,17 +19,17 @@ LATE_S, LATE = 0.25, 0.01
 in its log: seconds, plus a fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the
 time that the parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerances between a run's time by a second clock and the time in its log. Where the second clock was not a
-timekeeper's, but an earlier version's or that of the run's own process, it may exceed the log's time by the larger of
-the seconds and the first fraction. All runs of a set together, whatever their second clocks, are at fault where the
+"""Tolerances for runs whose second clock was that of an earlier version's process or of the run's own process, not
+that of a timekeeper: one run's time by the second clock may exceed the time in its log by the larger of the seconds
+and the first fraction of the run. Whatever their second clocks, all runs of a set together are at fault where the
 excesses add up to more than the seconds and each is above the second fraction of its run."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
-"""Tolerance for the time from run_stop until the log was closed, by the system's calendar, which may be set
-meanwhile: the larger of seconds and a share of the run."""
+"""Tolerance for the time from run_stop until the log was closed, by the system's wall clock, which may be set
+meanwhile: the larger of the seconds and the fraction of the run."""
 LAUNCHED = "the world's size"
-"""Source of the number of ranks, as run_set.json states it, where torchrun or srun started the ranks."""
+"""Text in run_set.json that states where the number of ranks came from, where torchrun or srun started the ranks."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
-"""Paths of the sitecustomize files (executed when Python starts) that distributions of Python ship."""
+"""Pattern of the paths of sitecustomize files (executed when Python starts) that distributions of Python ship."""
 
 
 def _has_observed(subject: SetSubject) -> str | None:
@@ -42,7 +42,7 @@ def _has_observed(subject: SetSubject) -> str | None:
 
 
 def is_of_this_version(subject: SetSubject) -> bool:
-    """Return whether a set was made by a version of this harness that times each run with a second process
+    """Return whether a result set was made by a version of this harness that times each run with a second process
     (timekeeper) and chains the runs' records by digests."""
     run_set = subject.files.run_set
     if isinstance(run_set, RunSetRecord) and run_set.is_chained:

@@ -177,8 +177,8 @@ def _off_the_clock(subject: SetSubject) -> str:
 def _underived(record: RunSetRecord) -> int | None:
     """Return the index of the set's first seed that is not derived from its base seed; None where all are.
 
-    Seeds that were reserved for reference runs only after the set was made are correct, and so is a sequence that
-    passes over reserved seeds.
+    Derived seeds pass over the seeds of a benchmark's reference runs. Correct is also a sequence with seeds that
+    became those of reference runs only after the set was made.
     """
     reserved, counter = reserved_seeds(record.benchmark.name), count()
     for index, seed in enumerate(record.seeds):

@@ -1,5 +1,5 @@
-"""Judge a set's test against the benchmark's reference convergence points (RCPs): whether its runs converge faster
-than these allow."""
+"""Judge a result set's test against the benchmark's reference convergence points (RCPs): whether its runs converge
+faster than these allow."""
 
 import math
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
-    """Part that is read of scaling.json, the file in which the official tool states the factor on a result's
+    """Member of scaling.json that the rules read; in this file the official tool states the factor on a result's
     score."""
 
     scaling_factor: float
@@ -93,8 +93,8 @@ def _is_open(subject: SetSubject) -> bool:
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
     """Return the Olympic mean of the set's epochs to converge, computed from train_samples for each log whose
-    train_samples contradicts its epoch_num; None where no log's does, for logs of this harness, and for unknown
-    benchmarks."""
+    train_samples contradicts its epoch_num; None where no log has this contradiction, for logs of this harness, and
+    for unknown benchmarks."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None

@@ -1,4 +1,4 @@
-"""Judge whether the runs of a set train about equally fast, as runs on one system do."""
+"""Judge whether the runs of a result set train about equally fast, as runs on one system do."""
 
 from collections.abc import Iterator
 from statistics import median

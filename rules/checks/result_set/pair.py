@@ -17,9 +17,10 @@ from rules.tree.result_set import leads_out
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
-"""Most runs that are read of the other set of an A/B pair: more than anybody makes in one set."""
+"""Maximum number of runs read of the other set of an A/B pair: more than anybody makes in one set."""
 Span = tuple[float, float, str, int]
-"""Begin and end of a run in milliseconds since 1970, the folder of its set in the A/B pair, and its number."""
+"""Begin and end of a run in milliseconds since 1970, the name of the folder of the run's set in an A/B pair, and the
+run's number in this set."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:

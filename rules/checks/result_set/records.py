@@ -37,8 +37,8 @@ def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
 
 
 def has_records(subject: SetSubject) -> str | None:
-    """Return the reason why a set has no records of attempts to compare the logs with; None for a run set of this
-    harness."""
+    """Return the reason why a set's logs cannot be compared with records of its runs' attempts; None for a run set of
+    this harness, which keeps such records."""
     root = subject.result_set.root
     return None if root is not None and subject.is_ours else "not a run set of this harness"
 
@@ -83,7 +83,8 @@ def run_number(log: RunLog) -> int | None:
 
 
 def record_of(subject: SetSubject, log: RunLog) -> Path | None:
-    """Return the path of run.json in the attempt whose log became this log of the set; None where there is none."""
+    """Return the path of the run.json of the attempt whose log became the log `log` of the result set; None where
+    there is no such attempt."""
     folder = subject.files.run_folders.by_name.get(f"run_{run_number(log)}")
     return folder.made_result if folder is not None else None
 

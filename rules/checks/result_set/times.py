@@ -16,8 +16,8 @@ from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Scoring": of more than N runs the N consecutive ones, by time'
 _MIN_GAPS = 2.0
-"""Length of a pause between two runs, as a multiple of the runs' median time, above which the pause is reported as
-time for other runs; ordinary pauses between jobs are shorter."""
+"""Length of a pause between two runs, as a multiple of the runs' median time, from which the pause is reported, since
+runs that are not shown may have been made in it; ordinary pauses between jobs are shorter."""
 
 
 def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:

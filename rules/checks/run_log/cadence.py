@@ -157,8 +157,8 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
-    """Return the metadata keys that state training progress, by the event (such as epoch_start) where these are not
-    epoch_num or samples_count."""
+    """Return, by event (such as epoch_start), the metadata keys that may state its training progress; an event
+    without an entry uses the usual keys, epoch_num or samples_count."""
     block_stop: tuple[str, ...] = (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)
     allowed: dict[str, tuple[str, ...]] = {keys.BLOCK_STOP: block_stop}
     if subject.is_official and is_before(subject.round, "5.0"):

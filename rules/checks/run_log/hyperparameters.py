@@ -162,10 +162,10 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size with which the log's number of steps gives `trained` samples, where that number of steps
-    gives `number` samples at the log's batch size `batch`; None where the two numbers of samples differ by more than
-    a factor of 10, or for fewer than two steps. Logs count the last step or leave it out: the count that gives the
-    rounder batch size is taken."""
+    """Return the batch size that would explain two contradicting numbers of samples in a log: the number of steps
+    that makes `number` samples at the log's batch size `batch` makes `trained` samples at the returned one. None
+    where the two numbers of samples differ by more than a factor of 10, or for fewer than two steps. Some logs count
+    the last step and others do not: the count of steps that gives the rounder batch size is taken."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None

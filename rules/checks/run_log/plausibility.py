@@ -23,7 +23,7 @@ _STOP_APART = 1e-3
 _LARGEST_FALL, _MOST_FALLING = 0.0022, 0.4
 _STRAIGHT = 1.9e-5
 _MOST_STEPS = 10_000_000
-"""Most steps per epoch that are tried when an epoch_num is explained as a fraction of an epoch."""
+"""Maximum number of steps per epoch that is tried when an epoch_num is explained as a fraction of an epoch."""
 
 
 def _published_form(subject: LogSubject) -> str | None:
@@ -135,8 +135,8 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
 
 @lru_cache(maxsize=4096)
 def _part_of_epoch(epoch: float) -> Fraction:
-    """Return an epoch_num as the fraction of steps trained over steps per epoch; cached, since the runs of a set
-    evaluate at the same epoch_nums."""
+    """Return an epoch_num as the fraction of steps trained over steps per epoch; cached, since the runs of a result
+    set evaluate at the same epoch_nums."""
     return Fraction(epoch).limit_denominator(_MOST_STEPS)
 
 

@@ -10,8 +10,8 @@ from rules.logs.text import show
 from rules.scoring.results import binding_target, evaluations_inside_run, met_outside
 
 NOT_CONVERGED = "QU103"
-"""Code of the rule on convergence, whose error a set may forgive in one run: one run of a set may fail to reach the
-target."""
+"""Code of the rule on convergence, whose error is forgiven in one run of a result set: one run of the set may fail to
+reach the target."""
 _RESULTS = (
     'training_rules.adoc, "Run Results": "The clock may be stopped as soon as any part of the system determines \
 target accuracy has been reached"'

@@ -24,7 +24,8 @@ from rules.logs.log import FOUND, LogLine, RunLog, UnparsedText
 from rules.logs.text import plural, show
 
 CRASHED = "ST116"
-"""Code of the rule on crashed runs, whose error a set may forgive in one run: one run of a set may crash."""
+"""Code of the rule on crashed runs, whose error is forgiven in one run of a result set: one run of the set may
+crash."""
 _LOGGING = 'submission_rules.adoc, "Logging requirements"; mlperf_logging compliance_checker'
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
@@ -36,7 +37,7 @@ _MAX_KEY_CHARS = 60
 _NEAR = 0.85
 _KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
-"""Keys of those records in which rules read the metadata: training progress, status, tensors, and the source line
+"""mllog keys of the records whose metadata the rules read: training progress, status, tensors, and the source line
 that logged a seed."""
 _rule = partial(rule, requires={"ST101"}, reads=())
 """Decorator of the rules on a log's structure: they are judged whatever other rules find, except where no key of the

@@ -22,7 +22,7 @@ NO_MILLISECONDS = 1e12
 seconds."""
 END_MS = 4_102_444_800_000
 _METHOD_CHARS = 240
-"""Most characters that a message shows of a log's text on how a cache was cleared, or why it was not."""
+"""Maximum number of characters that a message shows of a log's text on how a cache was cleared, or why it was not."""
 
 
 @rule(
@@ -64,7 +64,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
     """Return the log records in `lines` from run_start to run_stop by their place in the file, without tracked_stats;
-    all of them where the log lacks either."""
+    all of `lines` where the log lacks run_start or run_stop."""
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return lines
@@ -320,8 +320,8 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _severity_of_stamp(subject: LogSubject, line: LogLine) -> Severity:
-    """Return the severity of an impossible time stamp in a log: in official logs only info for a stamp of 0 outside
-    the run, where it means that no time was taken, and none is needed."""
+    """Return the severity of an impossible time stamp in a log. In official logs a stamp of 0 before init_start or
+    after run_stop is info only: it means that no time was taken, and no rule needs one there."""
     if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line)):
         return "error"
     return "info" if line.time_ms == 0 and subject.is_outside(line) else "warning"

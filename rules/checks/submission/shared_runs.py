@@ -23,7 +23,7 @@ _NOT_HARDWARE = frozenset(
 
 
 _Place = tuple[RunResult, JudgedSet]
-"""Place of a run: its result, and the judged set that holds it."""
+"""Place where a run was found: the run's result, and the judged result set that holds it."""
 _FEWEST_SHARED = 2
 _NEAR = 5e-6
 """Difference of qualities, at every evaluation, below which runs of different result sets count as copies. The
@@ -31,8 +31,8 @@ nearest published runs within one set are 4.9e-5 apart. Different sets have a hu
 only a tenth of that distance is too near to be chance."""
 
 _MOST_NEAR = 100
-"""Most runs with about the same first quality that are kept for comparison with later runs, so that a submission with
-many copies of one run does not take hours to judge."""
+"""Maximum number of runs with about the same first quality that are kept for comparison with later runs, so that a
+submission with many copies of one run does not take hours to judge."""
 
 
 class _Twin(NamedTuple):
@@ -49,7 +49,8 @@ class _Twin(NamedTuple):
 
 
 def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
-    """Yield runs that an earlier set holds too: equal by their logs' bytes or their start, or by their qualities."""
+    """Yield runs that an earlier result set holds too: with the same bytes of the log, with the same start time and
+    qualities, or, in official logs, with equal or nearly equal qualities."""
     seen: dict[object, _Place] = {}
     by_quality: dict[float, _Place] = {}
     by_first: dict[int, list[_Place]] = defaultdict(list)
@@ -97,7 +98,7 @@ def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, l
 
 def _problem(twin: _Twin, top: Path, severity: Severity | None = None) -> Problem:
     """Return the problem of a run that is in two result sets; the other run's path is shown relative to `top`, the
-    tree."""
+    folder of the submission or round."""
     where = Path(twin.other.path).relative_to(top)
     started = None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}"
     return Problem(

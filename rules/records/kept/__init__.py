@@ -1,2 +1,2 @@
-"""Define records of what commands keep other than measurements: manifests of weights, checkpoints, id maps, trained
-networks and bundles; placement plans; tables of published results; hooks and events."""
+"""Define the records of files that commands write and that hold no measurements: manifests of weights, checkpoints,
+id maps, trained networks and bundles; placement plans; tables of published results; hooks and events."""

@@ -9,8 +9,8 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 CHECKPOINTS_FOLDER = "checkpoints"
-"""Name of the folder of a run's checkpoints, in the same folder as the run's attempts; checkpoint N is the subfolder
-N."""
+"""Name of the folder of a run's checkpoints, in the same folder as the run's attempts; checkpoint number N is its
+subfolder N."""
 
 
 class CheckpointManifest(Document, frozen=True, kw_only=True):
@@ -32,8 +32,8 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     bits: Literal[32, 8, 4, 2]
     rounding: Literal["plain", "adaptive"]
     chain: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=100_000)]
-    """Numbers of the checkpoints that are needed to restore this checkpoint, in order: the first holds all embedding
-    rows, the last is this one."""
+    """Numbers of the checkpoints that must be read to restore this checkpoint, in order: the first holds all
+    embedding rows, the last is this checkpoint."""
     id_map_sha256: Sha256 | None = None
     """Digest of the map from categorical ids to rows of smaller embedding tables used in training; None where there
     was none."""

@@ -9,7 +9,7 @@ from rules.records.codec import Amount, Document, Record
 
 HOOKS_FILE = "hooks.json"
 MAX_OUTPUT = 4000
-"""Most characters that are stored of the output of a user's --prepare or --cleanup command: the last ones."""
+"""Maximum number of characters stored of the output of a user's --prepare or --cleanup command: the last ones."""
 
 
 class HookRecord(Record, frozen=True, kw_only=True):

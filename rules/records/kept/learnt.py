@@ -22,8 +22,9 @@ class LearntManifest(Document, frozen=True, kw_only=True):
     """Digest of everything that the network's training depends on: a network of the same digest is used again."""
     seed: Count
     accuracy: dict[str, float]
-    """Accuracy of the network. For a cost network, on sets of tables outside of its training data: Kendall's rank
-    correlation with the true costs (`tau`) and the mean absolute percentage error (`error`); both also for a
-    prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the error of repeating the
-    measurement (`repeat_error`). For a policy: its final mean reward (`reward`)."""
+    """Accuracy of the network. For a network that predicts costs, on sets of embedding tables outside of its training
+    data: Kendall's rank correlation with the true costs (`tau`) and the mean absolute percentage error (`error`);
+    both also for a prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the error of
+    one half of the measurement's rounds against the other half (`repeat_error`). For a policy: its final mean reward
+    (`reward`)."""
     arrays: Arrays

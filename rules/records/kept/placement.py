@@ -19,8 +19,8 @@ class PlacedTable(Record, frozen=True, kw_only=True):
     pooling: Amount
     """Mean number of lookups in the embedding table per sample."""
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)]
-    """Shares of a batch's lookups in the table by how often their row is looked up in the batch: once, then up to 2,
-    4, 8, … times."""
+    """Shares of a batch's lookups in the table, by how often the looked-up row occurs in the batch: once, then up to
+    2, 4, 8, … times."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 

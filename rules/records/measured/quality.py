@@ -109,7 +109,7 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Measure:
-        """Return the comparison's quantity: the metric in the first process's entry, the first of METRICS where
-        several are present."""
+        """Return the quantity by which quality measurements are compared: the quality metric in the first process's
+        entry; where the entry has several metrics, the first of them in METRICS."""
         found = (measure for member, measure in _MEASURES.items() if getattr(self.processes[0], member) is not None)
         return next(found, _MEASURES["accuracy"])
