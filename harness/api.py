@@ -66,9 +66,10 @@ def run(
     2}; `throughput`, a number of steps, measures samples/s over these steps in place of a run to the target;
     `quality`, a number of samples, measures AUC (or accuracy) and log loss after training on them; both measure in at
     least 5 processes. `until` adds runs, to `max_runs` at most, until the interval of the mean time to train is
-    within that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a file as for
-    --matmul; `kinds` requests any kind of measurement, such as {"throughput": 20}, with None where its option takes
-    no number. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    within that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a file with
+    the chosen kernels for matrix products (as for --matmul); `kinds` requests a kind of measurement by name, such as
+    {"throughput": 20}; the value is None for a kind without a number. The page of results is `report.html` in the
+    returned folder. `resume` completes an interrupted set.
 
     With the folder of a run set as `beside`, that set's configuration is measured again (by the interpreter `python`
     if given), alternately with a new configuration: the set's, or `benchmark`'s if given, changed by `settings`. The
@@ -99,8 +100,9 @@ def sweep(
     """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; return the sweep's
     folder.
 
-    `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`.
-    Failed runs are recorded in experiment.json and do not stop the others; `report.html` in the folder shows all.
+    `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`. A
+    failed run is recorded in experiment.json and does not stop the other runs; `report.html` in the returned folder
+    shows all of them.
     """
     return start(make_request("sweep", locals()))
 
@@ -114,11 +116,13 @@ def resume(
     python: str | Path | None = None,
     quiet: bool = True,
 ) -> Path:
-    """Complete a run set, sweep, pair or measurement as it began, or grow it to `runs` repetitions; return `folder`.
+    """Complete a run set, sweep, pair (two configurations measured alternately) or measurement with the settings that
+    it began with, or add repetitions until there are `runs`; return `folder`.
 
-    Finished runs are kept. `models` and `implementations` name the user's own code that the set was begun with: such
-    code runs only where it is named again. So does `python`, the other interpreter with which a pair's base is
-    measured. A set that another version of dlrmbench's code began is continued after a Python warning.
+    Finished runs are kept. The user's own models and implementations, and a second Python interpreter (with which the
+    first configuration of a pair is measured), are used only if they are named again, in `models`, `implementations`
+    and `python`. Where another version of dlrmbench began the experiment, a Python warning says so and the experiment
+    is continued.
     """
     from harness.experiment.context import Context, Watcher
     from harness.experiment.finish import write_pages
@@ -143,8 +147,8 @@ def results(*paths: str | Path, benchmark_file: str | Path | None = None, second
     """Return all results at or below `paths`, each a path or the name of a run set or sweep in the results folder, as
     pandas DataFrames.
 
-    Names are those of the command line: the folder's, the one given by --name, or `latest`. See `reports.frames.read`
-    for the frames.
+    The name of a run set is its folder's name, the name that --name gave it, or `latest`, as on the command line.
+    `reports.frames.read` describes the DataFrames.
     """
     return frames.read(*map(_find, paths), benchmark_file=benchmark_file, second_opinion=second_opinion)
 
@@ -152,8 +156,8 @@ def results(*paths: str | Path, benchmark_file: str | Path | None = None, second
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> Any:
-    """Compare each of `news` with `base`, paths or names of run sets; return the DataFrame of
-    `reports.frames.compare`."""
+    """Compare each run set of `news` with the run set `base`, all given by path or name; return the comparisons as
+    the DataFrame that `reports.frames.compare` describes."""
     return frames.compare(_find(base), *map(_find, news), min_effect=min_effect, confidence=confidence)
 
 
@@ -176,8 +180,8 @@ def render(
 ) -> Path:
     """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`.
 
-    Returns `output`, by default report.html in the current folder, which is written atomically; the default replaces
-    a link of that name. Raises InputError where a path holds no results.
+    Returns `output`, by default report.html in the current folder, which is written atomically. A link in the
+    default's place is replaced, not followed. Raises InputError where a path holds no results.
     """
     from reports.page.content import gather_everything
     from reports.page.report import FORMATS, PAGE_NAME, render_report, write_unnamed, write_whole
@@ -192,8 +196,8 @@ def render(
 
 
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
-    """Return the request for an experiment of an API call from its arguments, which have the same names as on the
-    command line."""
+    """Return the request for an experiment that a call of an API function makes: `verb` is the function's command,
+    such as "run", and `arguments` have the names of the command line's."""
     from harness.experiment.request import Request, as_text
     from harness.run_sets.names import find_results_folder, led_to
     from rules.records.kinds import PLACES

@@ -38,8 +38,8 @@ spinning)."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """Settings shared by all processes that time one configuration's training step: its tables, data and
-    interpreter."""
+    """Settings shared by all processes that time one configuration's training step: its benchmark definition (TOML
+    tables), dataset folder and Python interpreter."""
 
     tables: Mapping[str, Any]
     definition_path: Path

@@ -29,17 +29,19 @@ _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWays:
-    """Autotuning that a section of a definition, such as [serve], asks for; it replaces the autotuning of a training
-    step."""
+    """Description of the autotuning that a section of a benchmark definition, such as [serve], requires in place of
+    the autotuning of a training step."""
 
     thread_counts: tuple[int, ...]
     """Numbers of threads, one for each candidate that is timed."""
     chosen_for: Mapping[str, Any]
-    """Settings that decide the choice of autotuning besides shape, precision and system, as JSON values."""
+    """Settings, as JSON values, for which the section's choice by timing is valid, in addition to those of a training
+    step (shape, precision, system)."""
     words: str
-    """Noun phrase for messages that names the settings chosen by timing, such as 'workers, threads and calls'."""
+    """Words of messages for what timing chooses, such as 'workers, threads and calls'."""
     done: str
-    """Participle for messages that says what is done with the settings chosen by timing, such as 'answered'."""
+    """Participle with which a message announces the chosen settings, such as 'answered' in 'answered with 2 workers'.
+    """
     time: "Callable[[Candidates, Interpreter | None], ChoiceRecord | str]"
     """Function that chooses settings by timing in fresh processes; returns the choice, or the reason why timing
     failed."""
@@ -47,8 +49,8 @@ class OwnWays:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """Candidates (threads, spinning and kernels, or what a section such as [serve] lists) among which timing chooses
-    for a configuration, and the settings for which the choice is valid."""
+    """Alternatives among which timing chooses for one configuration: thread counts, spin counts and kernels, or those
+    that a section of the definition, such as [serve], lists. Also has the settings for which the choice is valid."""
 
     config: RunConfig
     data_dir: Path
@@ -61,13 +63,13 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """Autotuning that a section of the definition asks for and that replaces a training step's; None where no section
-    asks for any."""
+    """Autotuning that a section of the definition, such as [serve], requires in place of a training step's; None
+    where no section requires any."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
-        """Settings for which a choice by timing is valid, without torch's version: shape, batch, precision, training
-        code and this system."""
+        """Settings for which a choice by timing is valid: shape, batch sizes, precision, training code and this
+        system. torch's version is left out: it is part of `key`, and of the file's name."""
         workload, runtime = self.config.workload, self.config.workload.runtime
         data = asdict(workload.data.mapped)
         for key in ("name", "sha256", "id_map", "id_maps"):
@@ -112,14 +114,14 @@ class Candidates:
 
     @property
     def path(self) -> Path:
-        """Path of the file in the dataset's folder in which the choice by timing is remembered."""
+        """Path of the file in the dataset's folder that keeps the settings chosen by timing for later runs."""
         version = "".join(char if char.isalnum() or char in ".-" else "-" for char in str(self.torch_version))
         return self.data_dir / FOLDER / f"{canonical_sha256(self.chosen_for)[:16]}-torch-{version}.json"
 
     @property
     def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Function that takes a choice's record and returns whether the choice was made for the settings of these
-        candidates and is one of them."""
+        """Function that returns whether a recorded choice by timing can be used: it was made for the same settings,
+        and chose one of these candidates."""
         return lambda choice: (
             choice.key == self.key
             and (choice.service is None) == (self.own is None)
@@ -216,6 +218,6 @@ def _read_surroundings() -> dict[str, str]:
 
 
 def powers(num_cores: int) -> tuple[int, ...]:
-    """Return thread counts to time: the powers of two below the number of cores, then that number: 1, 2, 4, 6 for 6
-    cores."""
+    """Return the thread counts to time: the powers of two below the number of cores, and the number of cores itself,
+    so 1, 2, 4, 6 for 6 cores."""
     return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)

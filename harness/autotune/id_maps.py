@@ -1,8 +1,9 @@
 """Make the map of ids to embedding rows that a definition's [id_map] asks for, before the first run and off every
 clock.
 
-A job in a fresh process makes the map. `<dataset>/id_maps/` keeps the map for other run sets of the same definition;
-the run set's `run_set.json` records its digest. Equal torch versions and processors make equal maps.
+A job in a fresh process makes the map. The map stays in `<dataset>/id_maps/` for other run sets of the same
+definition; the run set's `run_set.json` records the map's digest. Equal torch versions and processors make equal
+maps.
 """
 
 from dataclasses import replace
@@ -41,15 +42,15 @@ from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
-"""Keys of the small DLRM that is trained for maps of kind `learned`, whatever the definition's model: ids that occur
-with similar ids get similar embeddings, and these are clustered into the map of ids to rows."""
+"""[model] settings of the small DLRM that is trained for id maps of kind `learned`, whatever the definition's own
+model: ids that occur with similar ids get similar embeddings, and these are clustered into the map of ids to rows."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
-    """Return the digest of the configuration's map of ids to embedding rows, which is found in the dataset's folder
-    or made; None without [id_map].
+    """Return the digest of the configuration's map of ids to embedding rows; None without [id_map]. The map is read
+    from the dataset's folder; where it is missing, it is made.
 
-    Raises HarnessError (exit 8) where a kept map is damaged, or where none could be made, with the reason.
+    Raises HarnessError (exit 8) where the map in the folder is damaged, or where none could be made, with the reason.
     """
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None

@@ -23,13 +23,13 @@ from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
 _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""Rounds of timing thread counts: minimum, even when the budget is used up; usual number; maximum, while the step
-time of a count is close to the boundary of a tie."""
+"""Numbers of rounds in which thread counts are timed: the minimum, even when the time budget is used up; the usual
+number; the maximum, while the step time of a count is close to the boundary of a tie."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Seconds of consecutive steps per round of timing, and of all rounds; large models make at least two rounds of one
-step each."""
+"""Seconds of one round of consecutive steps with one thread count, and of all rounds together; large models make at
+least two rounds of one step each."""
 _HOPELESS, _SLOW = 1.6, 1.4
 """Ratios of a step time to the best so far: above the first, fewer threads are not tried; above the second, a thread
 count is not timed further. Kernels chosen afterwards make all counts faster, and hardly change their order."""
@@ -62,10 +62,10 @@ class TrialsRecord(Measurement, frozen=True, kw_only=True):
 
 def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
     """Return the candidate with the fewest threads, then the shortest spinning, among those whose step time is within
-    `TIE` of the fastest.
+    5 % (`TIE`) of the fastest.
 
-    In a tie more threads have no gain that could be shown, while the cores that they would keep busy serve reading of
-    data, other processes and the clock speed of the rest; and fewer threads are disturbed less.
+    Within 5 % a gain from more threads is not certain, while fewer threads are disturbed less, and leave cores free
+    to read data, to run other processes and to keep the clock speed high.
     """
     ways = list(tried)
     least_s = min(way.step_s for way in ways)

@@ -37,11 +37,11 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Return the check of a run set's bf16: a warning where it is slower than fp32, or where it is emulated and the
-    two were not timed (as on several ranks).
+    """Return the environment check's result on a run set's precision: a warning where bf16 is slower than fp32, or
+    where bf16 is emulated and the two were not timed (as on several ranks).
 
-    None where there is nothing to say: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is
-    not emulated.
+    None where nothing is to be said: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is not
+    emulated.
     """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
@@ -69,8 +69,8 @@ def check_kept_precision(data_root: Path | None) -> Check:
 def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
-    """Return the configuration with its precision `auto` replaced, and a sentence why; unchanged and None for any
-    other precision.
+    """Return the configuration with its precision `auto` replaced, and a sentence with the reason. For any other
+    precision return it unchanged, and None.
 
     `find_choice` returns the choice by timing, remembered or new, of the configuration in bf16.
     """
@@ -86,8 +86,8 @@ def settle_precision(
 
 
 def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
-    """Return a sentence on the speedup of bf16, where other run sets timed it; None where fp32 is not slower or is
-    not this set's precision. Nothing is timed."""
+    """Return a sentence that says how many times as fast as fp32 a training step in bf16 is, from earlier timing.
+    None where bf16 is not known to be faster, or the configuration is not fp32 on a CPU. Nothing is timed."""
     runtime = config.workload.runtime
     if runtime.device != "cpu" or runtime.precision != "fp32":
         return None
@@ -107,8 +107,8 @@ def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
 
 
 def read_precision(config: RunConfig, data_root: Path | None) -> tuple[RunConfig, str | None]:
-    """Return the configuration with precision `auto` replaced as the times remembered in the dataset's folder say,
-    without timing; also a sentence on bf16 against fp32."""
+    """Return the configuration with precision `auto` replaced according to the step times remembered in the dataset's
+    folder, and a sentence that compares bf16 with fp32 (None where there is nothing to compare). Nothing is timed."""
     data_dir = locate_dataset(config.workload.data, data_root)
     config, why = settle_precision(config, lambda in_bf16: find_choice(in_bf16, data_dir))
     candidates = find_candidates(config, data_dir)

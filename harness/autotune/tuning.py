@@ -50,8 +50,8 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preparation:
-    """Settings made before the first run that all processes of one configuration share: data, threads, choice by
-    timing."""
+    """Settings that are made before the first run and that all processes of one configuration share: the dataset, and
+    what was chosen by timing, such as threads."""
 
     data_dir: Path
     num_threads: int
@@ -60,23 +60,24 @@ class Preparation:
     choice: ChoiceRecord | None = None
     """Threads, kernels and the like that were chosen by timing; None where nothing was chosen."""
     precision: str | None = None
-    """Precision in place of runtime.precision=auto, with the reason; None where another precision was set."""
+    """Sentence that names the precision chosen for runtime.precision=auto, with the reason; None where the precision
+    was not `auto`."""
     id_map_sha256: str | None = None
     """SHA-256 of the map of ids to embedding rows in the dataset's folder; None where the definition has no
     [id_map]."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
-    """File in `<dataset>/choices/` of a choice by timing, such as threads and kernels; `chosen_for` tells a reader
-    the settings that it was made for."""
+    """Content of a file in `<dataset>/choices/`: threads, kernels and the like chosen by timing (`choice`), and the
+    settings that they were chosen for (`chosen_for`)."""
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Function that chooses among candidates by timing, beginning from earlier kernels for matrix products; returns the
-choice, or why it failed."""
+"""Function that chooses among candidates by timing, beginning with kernels for matrix products that were chosen
+earlier; returns the choice, or the reason why timing failed."""
 
 
 def autotune(
@@ -90,12 +91,13 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with a choice by timing, such as of threads and kernels: the one that `known` (choices by
-    key) or the dataset's folder has, or else a new one.
+    """Return `prepared` with threads, kernels and the like chosen by timing: an earlier choice from `known` (choices
+    by key) or from the dataset's folder, or else a new one.
 
     A choice that is read or made is added to `known`, so that all configurations of one command share it. Where
-    timing fails nothing is chosen, and a note says so: the first run meets the same failure and reports it.
-    `num_threads` is the number of threads to use where none is given and `known` has no choice.
+    timing fails nothing is chosen, and a note says so: the first run meets the same failure and reports it. Where
+    `known` has no choice, only candidates with `num_threads` threads are considered, if it is given and there are
+    any.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -165,8 +167,8 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Function object that chooses among candidates by timing in fresh processes of `installation`; of this process's
-    dlrmbench where it is None."""
+    """Function that chooses among candidates by timing in fresh processes of another `installation` of dlrmbench, or
+    of the running one where that is None."""
 
     installation: Installation | None
 
@@ -225,8 +227,8 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Let one process at a time choose by timing for a dataset; a second one waits and then reads the first one's
-    choice.
+    """Lock the folder of choices by timing of one dataset while the caller's block chooses threads and kernels; a
+    second process waits, and then reads what the first one chose.
 
     Yields the reason why the choice will not be written (the folder is read-only, or a link), else None: a dataset
     may come from a stranger, and a link in it may lead to the user's own files.
@@ -245,8 +247,8 @@ def _say_why(error: OSError | HarnessError) -> str:
 
 
 def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
-    """Return a warning of a choice that was timed while other processes took processor time; None for any other
-    choice."""
+    """Return a warning that threads and kernels were chosen by timing while other processes took processor time; None
+    where they were not."""
     if choice is None or not choice.was_busy:
         return None
     return PreflightCheck(
@@ -259,9 +261,11 @@ def check_choice(choice: ChoiceRecord | None) -> PreflightCheck | None:
 
 
 def is_system_busy(watch: LoadWatch | None = None) -> bool:
-    """Return whether other processes take processor time: since `watch` began, or else in the next half second.
+    """Return whether other processes take processor time: on average since `watch` began or, without `watch`, during
+    the next half second.
 
-    This process and its children are left out; where the system does not tell them apart, its load average decides.
+    This process and its children are not counted; where the system does not tell them apart, its load average
+    decides.
     """
     if watch is None:
         watch = LoadWatch()
@@ -272,9 +276,9 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the earlier choice `kept` (threads, spinning, kernels) unless a candidate in `timed` is clearly faster.
-    Where `kept` stays and `timed` chose equally many threads, the kernels for matrix products are those of
-    `timed`."""
+    """Return the earlier choice `kept` (threads, spinning, kernels) unless a candidate in the new choice `timed` is
+    clearly (5 %) faster. Where the earlier one stays and both have equally many threads, its kernels for matrix
+    products are replaced by those of `timed`."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)

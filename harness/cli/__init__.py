@@ -56,7 +56,8 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     ),
     "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data", True),
 }
-"""Commands of the core, each with its line of --help, so that --help imports nothing else."""
+"""Commands of the core by name: location of the command's function, its line of --help, its heading there, and
+whether it is listed at the top. The lines are repeated here so that --help imports no command's module."""
 HEADINGS = ("Run", "Judge and show", "Look", "Data", "Plan and model")
 COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -169,8 +170,8 @@ def _folded(text: str) -> str:
 
 
 def _stream_of(error: Exception) -> str:
-    """Return the name of the standard stream, and a colon, that an error could not write (disk full); empty for
-    errors of files."""
+    """Return "standard output: " or "standard error: " where the error was raised while printing to that stream (such
+    as on a full disk); empty for an error of a file."""
     trace = error.__traceback__ if isinstance(error, OSError) and error.filename is None else None
     while trace is not None:
         if trace.tb_frame.f_code is click.echo.__code__:
@@ -184,8 +185,8 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def fill_closed_streams() -> None:
-    """Open the null device in place of a closed standard stream (`2>&-`), whose number the next opened file would
-    get."""
+    """Open the null device in place of a closed standard stream (`2>&-`); else the next file that is opened would get
+    the stream's descriptor, and its output."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

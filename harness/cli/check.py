@@ -95,8 +95,8 @@ def check(
     PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above some
     of these, or - for a log from standard input. The exit code is 3 when a rule is broken, also for an empty log;
     warnings (without --fail-on warning) and incomplete sets leave it 0, but in a submission an incomplete set is an
-    error. Logs with other names and run sets without a finished run are listed and not judged; so are MLPerf's other
-    benchmarks, with exit code 8 where there is nothing else.
+    error. Files that hold records of a log but are not named result_*.txt, and run sets without a finished run, are
+    listed and not judged; so are results of MLPerf's other benchmarks, with exit code 8 where there is nothing else.
     """
     from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
@@ -173,7 +173,8 @@ def score(
     require_valid: bool,
     price_per_hour: float | None,
 ) -> int:
-    """Score result directories: Olympic mean of the times to train, its interval and its factors.
+    """Score result directories: Olympic mean of the times to train, its confidence interval, and the factors whose
+    product a time to train is.
 
     DIR is a result directory or any directory above result directories. Nothing is written; scaling.json is not read.
     A set that breaks rules has a score, too; with --require-valid a broken rule, or an incomplete set, sets the exit
@@ -211,7 +212,8 @@ def score(
 
 
 def _print_published(judged: "Sequence[JudgedSet]") -> None:
-    """Print the table of published results; name the results that are left out and the reasons on standard error."""
+    """Print the table of published results as JSON; on standard error, name the results that are left out, with the
+    reasons."""
     from reports.parts.score import results_of_sets
     from reports.results.published import make_published
     from rules.records.codec import encode
@@ -246,10 +248,10 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
-    """Report files that look like results but were not judged on standard error.
+    """Print on standard error which files look like results but were not judged, and why.
 
-    Where only a few files have the same reason, each is named on a line; more of them share one line, with a count
-    per folder.
+    Where only a few files have the same reason, each is named on its own line; more of them share one line, with a
+    count per folder.
     """
     by_reason: dict[str, list[Path]] = {}
     for item in skipped:

@@ -78,16 +78,17 @@ def compare(
     ruleset: str | None,
     form: str,
 ) -> int:
-    """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
+    """Compare each NEW with BASE: time to train and the factors whose product it is, with intervals, causes and
+    verdicts.
 
     BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
     sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be several.
     Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller), 'no
     difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a benchmark's other metric,
     and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower factor
-    while neither convergence nor throughput is faster, or a worse quality; more overhead alone is one unless steps
-    were faster by as much. Runs that share seeds are compared in pairs; where each pair converges after equally many
-    samples, convergence is 'identical'.
+    while neither convergence nor throughput is faster, or a worse quality; more overhead alone is a regression, too,
+    unless steps were faster by as much. Runs that share seeds are compared in pairs; where each pair converges after
+    equally many samples, convergence is 'identical'.
 
     Systems drift. Between sets that were measured one after the other, a difference in speed or time counts only
     where it exceeds the possible drift: at least 5 %, estimated from at least three sets of one configuration and
@@ -100,8 +101,8 @@ def compare(
     and stderr says how many pairs, measured alternately, should decide. Sets measured one after the other never pass
     where 20 % is assumed for drift, nor where the drift of their repeats is larger than --min-effect.
 
-    Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
-    refused (exit 2).
+    Times are geometric means, a score is an Olympic mean. A NEW with another benchmark, target, dataset or division
+    than BASE is refused (exit 2).
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results
@@ -201,8 +202,8 @@ def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> lis
     """Return the `resume` commands that add the runs which inconclusive comparisons of dlrmbench's own run sets need;
     none for official benchmarks, whose number of runs is fixed.
 
-    Run sets that were measured one after the other get no command: more runs would not reduce the drift between them.
-    Pairs measured alternately would, as the comparison itself says.
+    Run sets that were measured one after the other get no command: more runs would not reduce the effect of the
+    system's drift between them. For these, the comparison itself advises to measure alternately.
     """
     from reports.results.records import read_run_set
     from rules.logs.text import printable

@@ -29,7 +29,8 @@ class ManyFilesCommand(HelpedCommand):
 
 
 def spread_values(args: list[str]) -> list[str]:
-    """Return command-line arguments with `--train a b` rewritten as `--train a --train b`, and `--eval` alike."""
+    """Return command-line arguments with `--train a b` rewritten as `--train a --train b`; the values of `--eval` are
+    rewritten in the same way."""
     spread: list[str] = []
     option: str | None = None
     for position, word in enumerate(args):
@@ -137,9 +138,9 @@ def prepare(
 ) -> None:
     """Make BENCHMARK's dataset from your own files.
 
-    BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file: with data.kind = "criteo" for
-    text in Criteo's format, "columns" for CSV, JSON lines or Parquet ('dlrmbench init mine.toml --from-columns FILE'
-    writes such a definition).
+    BENCHMARK is a shipped name such as dlrm_kaggle, or the TOML file of a benchmark definition of your own: with
+    data.kind = "criteo" for text in Criteo's format, "columns" for CSV, JSON lines or Parquet ('dlrmbench init
+    mine.toml --from-columns FILE' writes such a definition).
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import making_lock
@@ -321,7 +322,8 @@ def predict(
 
 
 def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) -> None:
-    """Compare the MD5 of dataset files, given by path with their sizes, with the published ones, by file name.
+    """Verify the dataset's files whose MD5 is published (by file name) against that MD5. `files` are paths with sizes
+    in bytes, for the progress display.
 
     Raises DatasetError (exit 8) for a file that differs.
     """

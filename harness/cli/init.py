@@ -1,4 +1,5 @@
-"""Define the command `init`, which begins a definition, or a model, of the user's own."""
+"""Define the command `init`, which writes a first version of a user's own benchmark definition, or of a user's own
+model."""
 
 import os
 import shlex
@@ -65,7 +66,8 @@ def init(
     target: float | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Write a definition of your own to FILE, with every key explained; on a terminal, ask for missing values."""
+    """Write a benchmark definition of your own to FILE, with every key explained; on a terminal, ask for missing
+    values."""
     from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option
     from harness.config.start import begin_definition
@@ -131,8 +133,8 @@ def init(
 
 
 def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":
-    """Return the guessed columns of a data file, or of a folder's first part file; the number of rows is estimated
-    for all parts."""
+    """Return a guess of the columns of a data file and of their types. For a folder of part files the guess is made
+    from the first part, and the number of rows estimated for all."""
     from reference_models.data.columns.guess import guess_columns
     from reference_models.process.open_file import list_parts, refuse_irregular
 

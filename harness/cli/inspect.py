@@ -67,8 +67,8 @@ def list_(systems: str | None, published: str | None, form: str) -> None:
 @MODEL
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
 def show_(benchmark: str, model: str | None, form: str) -> None:
-    """Show a benchmark's definition, and the size, cadence and memory that follow from it. NAME may be the path of a
-    TOML file; NAME@VERSION is an older version of a benchmark."""
+    """Show a benchmark's definition, and what follows from it: model size, evaluation cadence and memory. NAME may be
+    the path of a TOML file; NAME@VERSION is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
     from rules.benchmarks.loader import read_definition_text

@@ -27,9 +27,9 @@ def plan(
 ) -> None:
     """Resolve BENCHMARK's configuration; show its runs' time and memory, and the rules that they would break.
 
-    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); keeps nothing. The
-    exit code is 2 where the runs could not start here, 8 where the data that exists, or that --data gives, cannot be
-    used. Data that must still be prepared is listed as a problem and leaves the exit code 0.
+    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); writes no files.
+    The exit code is 2 where the runs could not start here, 8 where the data that exists, or that --data gives, cannot
+    be used. Data that must still be prepared is listed as a problem and leaves the exit code 0.
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks

@@ -70,7 +70,8 @@ def profile(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Measure this system's ceilings and the phases of BENCHMARK's training step, and compare the two.
+    """Measure this system's ceilings (best rates of matrix products, copies and gathers) and the time of each phase
+    of BENCHMARK's training step, and compare the two.
 
     Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward,
     answering batches (the forward pass) is profiled instead: its parts, their FLOP per byte and the roofline, of all

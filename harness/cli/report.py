@@ -160,7 +160,8 @@ def report(
 def _write_tables(
     paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
 ) -> None:
-    """Write the results as tables without a page: for the formats of exported files, and Parquet."""
+    """Write the results as tables: as Parquet, or from exported JSON files, of which no page can be made since they
+    have no logs."""
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
     from reports.tables.documents import json_text

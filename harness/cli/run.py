@@ -57,11 +57,11 @@ def versus(form: str, **given: Any) -> None:
     """Measure SET again and a change of it, alternately (A/B) and with equal seeds, and compare the two.
 
     SET is a run set or a measurement: its folder, its name, or 'latest'. The options given here are the change;
-    --python OTHER measures SET in another environment, with the code there. Both sides measure the same quantity as
-    SET did. Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does
-    not. Commands that ran around SET's runs must be given again, or declined with an empty one: --prepare ''.
-    'compare PAIR/base PAIR/new --fail-on regression' turns the pair's verdict into an exit code. 'run --beside SET'
-    does the same as 'versus SET'.
+    --python OTHER measures SET in another environment, with the code there. Both configurations are measured as SET
+    was (time to target, throughput, …). Two sets that are measured one after the other differ by whatever the system
+    did meanwhile; two sets measured alternately do not. Shell commands that ran before, during or after SET's runs
+    must be given again, or declined with an empty one: --prepare ''. 'compare PAIR/base PAIR/new --fail-on
+    regression' turns the pair's verdict into an exit code. 'run --beside SET' does the same as 'versus SET'.
     """
     start_and_show(read_request("run", None, given), form=form)
 

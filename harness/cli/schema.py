@@ -91,8 +91,9 @@ def list_names() -> list[str]:
 def schema(name: str | None) -> None:
     """Print the JSON Schema or the reference page called NAME; without NAME, list all names.
 
-    The schema of a file beside the logs has the file's name (run_set). Other names end in their kind: _document is
-    the output of --format json, _definition a benchmark's definition by its model, _page a page in Markdown.
+    The schema of a file that is written beside the logs is called as the file (run_set). Other names end in what they
+    describe: _document is the output of --format json, _definition a benchmark definition, named by the model that it
+    trains, _page a reference page in Markdown.
     """
     if name is None:
         show(

@@ -16,8 +16,8 @@ MAX_CONFIGURATIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """One axis of a sweep: a configuration key and its values in the order given; `texts` are the values as the user
-    wrote them."""
+    """One axis of a sweep: a configuration key and its values, in the order given and parsed (`values`), and as the
+    user wrote them (`texts`)."""
 
     key: str
     values: tuple[Any, ...]
@@ -118,8 +118,8 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
 
 
 def overrides_of(point: AxisPoint) -> list[Override]:
-    """Return the values that one configuration of a sweep changes, one for each axis. Keys of the model that depend
-    on them are derived later."""
+    """Return the values that one configuration of a sweep sets, one for each axis. Keys of [model] that follow from
+    these values are not included; `resolve` derives them later."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 

@@ -33,11 +33,11 @@ GIVEN_BY_USER = "Code in a file must be named by its user"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadConfig:
-    """Typed sections of a benchmark's definition that `rules` does not interpret. `model` is parsed by the named
-    model's spec."""
+    """Sections of a benchmark definition that describe the work of training, parsed and typed: [model], [data],
+    [train], [runtime] and [checkpoint]. `model` has the type that its model's specification defines."""
 
     model_name: str
-    """Name of the model, or the file that it comes from with the file's digest."""
+    """Name of the model; for a user's model, the file and the digest of the file."""
     model: Any
     data: DataConfig
     train: TrainConfig
@@ -52,8 +52,8 @@ class WorkloadConfig:
         matmul: MatmulChoice | None = None,
         id_maps: Mapping[int, Any] | None = None,
     ) -> WorkloadSpec:
-        """Return the specification from which an implementation builds one run; `id_maps` are maps of ids to
-        embedding rows, where the definition has them."""
+        """Return the specification from which an implementation builds the workload of one run; `id_maps` are maps of
+        ids to embedding rows, by table, where the definition has them."""
         return WorkloadSpec(
             model=self.model,
             data=self.data if id_maps is None else replace(self.data, id_maps=id_maps),

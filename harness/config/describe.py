@@ -40,11 +40,12 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
 
 
 def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str, Any]:
-    """Return the resolved definition of a benchmark with its size, evaluation cadence and memory; None where they
-    depend on prepared data.
+    """Return the resolved definition of a benchmark with its model size, evaluation cadence and memory; these are
+    None where they depend on prepared data.
 
-    `model` is the file with the benchmark's model. An official definition without an implementation here is returned
-    as its file has it. Raises DefinitionError that names the file and the field.
+    `model` is the file with the benchmark's model, where it is a user's. The definition of an official benchmark that
+    dlrmbench has no implementation for is returned as its file has it. Raises DefinitionError that names the file and
+    the field.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):

@@ -41,7 +41,7 @@ def read_matmul(path: Path) -> MatmulRecord:
     """Return a choice of kernels for matrix products, read from a file that a page or a package offers, or from the
     run_set.json of a run set that recorded such a choice.
 
-    Raises HarnessError (exit 8) that names the file and its wrong member.
+    Raises HarnessError (exit 8) that names the file and the JSON field that is wrong.
     """
     content = read_object(path)
     if isinstance(content, Damage):
@@ -62,8 +62,8 @@ def read_matmul(path: Path) -> MatmulRecord:
 
 
 def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
-    """Return a recorded choice of matrix product kernels as the implementations' type. Raises HarnessError (exit 8)
-    for kernels unknown here."""
+    """Convert a recorded choice of kernels for matrix products to the type that implementations take. Raises
+    HarnessError (exit 8) for a kernel that this version does not know; `place` is the file for the message."""
     try:
         return convert_choice(msgspec.to_builtins(matmul), place)
     except ConfigError as error:

@@ -1,8 +1,8 @@
-"""Describe every key of a benchmark's definition from the records that read it; rules/benchmarks/README.md is made
-from this.
+"""Describe every key of a benchmark definition (TOML): its allowed values, default and meaning, taken from the
+dataclasses that parse definitions. The page rules/benchmarks/README.md is made from this.
 
-`dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition with it. The meaning
-of a key is the docstring below its attribute.
+`dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition with these
+descriptions. The meaning of a key is the docstring below the dataclass's attribute.
 """
 
 import ast
@@ -81,7 +81,8 @@ and `[closed]` must agree.
 
 
 def list_keys(record: type[Any]) -> list[DefinitionKey]:
-    """Return the keys of a definition's section that a record reads, in the record's order."""
+    """Return the keys of a section of benchmark definitions: one for each field of the dataclass `record` that parses
+    the section, in the order of the fields."""
     hints, meanings = get_type_hints(record, include_extras=True), read_meanings(record)
     return [
         DefinitionKey(
@@ -114,8 +115,8 @@ def _one_line(text: str | None) -> str:
 
 
 def say_allowed(hint: Any) -> str:
-    """Return a type's allowed values in words, such as 'a whole number of at least 1'. None is left out: TOML has
-    none."""
+    """Return in words which values the type of a key allows, such as 'a whole number of at least 1'. None is not
+    mentioned, since TOML has no null value."""
     return " or ".join(_words(types.type_info(hint)))
 
 

@@ -40,10 +40,10 @@ ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
-"""First words of a note in a derived benchmark's definition, which names the original benchmark and the changed
-keys."""
+"""First words of the note in a derived benchmark's definition that names the original benchmark and the changed keys.
+"""
 WORLD_SOURCE = "the world's size"
-"""Text for the source of the number of ranks when torchrun or srun started the ranks."""
+"""Source that is recorded for the number of ranks where torchrun or srun started the ranks."""
 SUBMISSION = "submission"
 _SECTIONS = (*OVERRIDABLE, SUBMISSION)
 """Sections in which users may give values: a definition's, and [submission]."""
@@ -64,8 +64,8 @@ of the most similar spelling would be a wrong suggestion."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One value that replaces the definition's: `key` is "section.name", or "section.name.inner" for a key of a
-    table."""
+    """One value that a user gives in place of the benchmark definition's, and its source. `key` is "section.name", or
+    "section.name.inner" for a key of a table inside the section."""
 
     key: str
     value: Any
@@ -73,8 +73,8 @@ class Override:
 
 
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
-"""Function that changes a definition's tables, and the sources of their values, in place where the user requests data
-of another shape; it may refuse that shape with an error."""
+"""Function that adjusts the definition's tables (TOML) and the sources of their values, in place, where the user
+requests data of another shape; it raises an error for a shape that it does not allow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,9 +132,10 @@ def resolve(
     """Return the configuration of a benchmark with `overrides` (the user's values) applied in their order, weakest
     first. Raises ConfigError or DefinitionError.
 
-    Where fixed fields change and no `name` is given, the benchmark's name with `derived_suffix` is taken; without a
-    suffix that is an error. With a suffix the rest of the model's shape follows the changed keys, and `reshape` makes
-    data of a changed shape synthetic, or refuses it. Of the sections that only some measurements read, those in
+    Where a user changes values that the benchmark fixes, the result is another benchmark, called `name` or, without
+    it, by the original's name and `derived_suffix`; with neither that is an error. With a suffix (as measurements
+    without a target have) the rest of the model's shape also follows the changed keys, and `reshape` makes data of a
+    changed shape synthetic, or refuses it. Of the definition's sections that only some measurements read, those in
     `sections` are kept.
     """
     original = load_benchmark(name_or_path)
@@ -275,7 +276,8 @@ def _refuse_sections(benchmark: Benchmark) -> None:
 
 
 def command_name(benchmark: Benchmark) -> str:
-    """Return the word that selects a benchmark's definition on the command line: its name, or its file."""
+    """Return the argument with which a command line selects the benchmark: its name, NAME@VERSION for an older
+    version, or the path of its definition."""
     name, path = benchmark.path.stem, benchmark.path
     if name in (*shipped_names(), *list_workload_names()) and load_benchmark(name).path == path:
         return name
@@ -295,8 +297,8 @@ def read_config_file(path: Path) -> list[Override]:
 
 
 def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") -> list[Override]:
-    """Return the values that a file's tables give; `prefix` is the path to the tables inside the file. Raises
-    ConfigError."""
+    """Return the user's values in the tables of a TOML file; `prefix` is the path to these tables inside the file,
+    for error messages. Raises ConfigError."""
     overrides = []
     for section, table in tables.items():
         if section not in _SECTIONS or not isinstance(table, Mapping):
@@ -307,8 +309,8 @@ def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") 
 
 
 def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
-    """Raise ConfigError for code that a file of values names: like a definition, the file may come from a
-    stranger."""
+    """Raise ConfigError where a user's TOML file of values names code to be run (a model or an implementation): like
+    a definition, the file may come from a stranger."""
     for key in ("implementation", MODEL_KEY):
         if key in runtime and (key == MODEL_KEY or parse_place(str(runtime[key])) is not None):
             raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {catalog.GIVEN_BY_USER}, as --{key}.")
@@ -374,8 +376,8 @@ def parse_value(text: str) -> Any:
 
 
 def check_known(override: Override, tables: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an unknown key in a section of a definition whose keys are the same for all models and
-    data."""
+    """Raise ConfigError where a user's value has an unknown key, with a suggestion. Only sections with the same keys
+    for all models and data are checked here; `tables` is the definition."""
     name, _, key = override.key.partition(".")
     section = find_sections().get(name)
     read = _KNOWN_KEYS.get(name) if section is None else tuple(section.record.__dataclass_fields__)
@@ -390,10 +392,11 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
-    """Return the user's value for a key inside a table, such as data.parameters.bias, as a value for the whole table.
+    """Return a user's value for a key inside a table of a section, such as data.parameters.bias, as a value for the
+    whole table: the definition's table with that key changed.
 
-    Any other value is returned unchanged. Raises ConfigError where the definition has a plain value in place of the
-    table.
+    A value for any other key is returned unchanged. Raises ConfigError where the definition has a plain value in
+    place of the table.
     """
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")

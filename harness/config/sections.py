@@ -1,7 +1,8 @@
-"""Read optional sections of a definition that only some measurements read, from the core and from extensions.
+"""Describe the optional sections of benchmark definitions, such as [id_map] and [checkpoint], which the core and
+extensions add; most of them are read by only some kinds of measurement.
 
-`rules.benchmarks.loader` reads only the names of such sections. Everything else that is done with a section
-(explaining, overriding and recording its keys) is defined by its `Section`.
+`rules.benchmarks.loader` knows only the names of such sections. Everything else about a section (how its keys are
+explained, changed by users and recorded) is defined by its `Section`.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,24 +23,25 @@ class Section:
 
     name: str
     record: type[Any]
-    """Dataclass of the keys of the definition's section, for the page of keys, the JSON Schema, `init` and
-    `--set`."""
+    """Dataclass with a field for each key of the section, from which the page of keys, the JSON Schema, `init` and
+    `--set` are made."""
     parse: Callable[[Mapping[str, Any]], Any] | None = None
     """Function that parses the section's table and raises ConfigError; None where the record's types express all
     constraints."""
     asked_by: str | None = None
-    """Name of the measurement that reads the section, for error messages; None where all measurements read it."""
+    """Words for the measurements that read the section, for error messages; None where all measurements read it."""
     is_of_problem: bool = False
     """True if other values make another training problem, with another digest; only for sections of the core."""
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
     """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
     given the model's name. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Function from a `RunConfig` to the alternatives that autotuning times in place of threads and matrix products
-    (`harness.autotune.choices.OwnWays`), or None where there is only one."""
+    """Function that takes a `RunConfig` and returns the alternatives that autotuning times in place of thread counts
+    and kernels (`harness.autotune.choices.OwnWays`); it returns None where there is only one alternative. None for a
+    section without autotuning of its own."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Function from the parsed section to its values by key; a run set records those that the definition and the user
-    leave out."""
+    """Function that takes the parsed section and returns all its values by key; a run set records those that neither
+    the definition nor the user gave."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
         """Return the parsed table of the section. Raises ConfigError that names the key."""
@@ -73,5 +75,6 @@ def sections_of_problem() -> tuple[Section, ...]:
 
 
 def sections_aside() -> tuple[Section, ...]:
-    """Return the sections of a definition that are no part of the training problem; they follow [runtime]."""
+    """Return the optional sections of a definition that are no part of the training problem, such as [checkpoint]; in
+    the page of keys they come after [runtime]."""
     return tuple(section for section in find_sections().values() if not section.is_of_problem)

@@ -17,8 +17,8 @@ from rules.records.kept.placement import PlanRecord
 
 
 def record_plan(task: Task, plan: PlacementPlan, **found: Any) -> PlanRecord:
-    """Return the record of a plan that places embedding tables on ranks; `found` has the fields on how it was found,
-    and for which benchmark."""
+    """Return the JSON record of a sharding plan, which places embedding tables on ranks; `found` has further fields
+    of the record: how the plan was found, and for which benchmark."""
     shards = [asdict(shard) for shard in plan.shards]
     content = {**asdict(task), "shards": shards, "task": task.name, "task_sha256": task.digest, **found}
     del content["name"], content["kept"]

@@ -49,14 +49,15 @@ def begin_definition(
     model: str | None = None,
     has_own_files: bool = False,
 ) -> str:
-    """Return a new definition's text: the definition of `like` with another name, title, target and `overrides`.
+    """Return a new benchmark definition as TOML text: the definition of the benchmark `like` with another name,
+    title, target and `overrides`.
 
-    `path` is for messages. `data_of` is a benchmark whose dataset the new one shares, `columns` the guessed contents
-    of a user's file. The history of the other definition is left out, and the digest of its data where [data]
-    changes. `model` is a user's model, as --model takes it, whose keys of [model] start with their defaults.
-    `has_own_files` says that the data are a user's files in the same form as the other definition's: another dataset,
-    with a target of its own. Raises ConfigError or DefinitionError for an invalid definition, such as one with the
-    name of a shipped benchmark.
+    `path` is the new file's path, for messages. `data_of` is a benchmark whose dataset the new one shares; `columns`
+    are guesses of the columns of a user's data file. The version, description and notes of the original are left out,
+    and the digest of its data where [data] changes. `model` is a user's model, as --model takes it, whose keys of
+    [model] start with their defaults. `has_own_files` says that the data are a user's own files in the same format as
+    the original's: another dataset, with a target of its own. Raises ConfigError or DefinitionError for an invalid
+    definition, such as one with the name of a shipped benchmark.
     """
     original = load_benchmark(like)
     tables = read_definition(original.path)
@@ -116,8 +117,8 @@ def begin_definition(
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
-    """Replace [data] of a new definition by that of the benchmark `data_of`, with the data's digest, and update the
-    rules' numbers of samples."""
+    """Replace [data] of a new definition by that of the benchmark `data_of`, with its digest, and update the numbers
+    of samples in the rules of the divisions."""
     other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:
@@ -135,8 +136,8 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 
 
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
-    """Replace [data] of a new definition by the user's columns, and choose cadence and batch size by the number of
-    rows."""
+    """Replace [data] of a new definition by the guessed columns of the user's data file, and choose the number of
+    evaluations per epoch, the target and, by the number of rows, the batch size."""
     tables["data"] = columns.data
     for section in find_places("sections"):  # sections of extensions refer to the other definition's data
         tables.pop(section, None)
@@ -150,13 +151,14 @@ def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
 
 
 def _first_target(columns: "Guess") -> float:
-    """Return the AUC target of a new definition: `_FIRST_TARGET`, scaled down where soft labels limit the highest
-    possible AUC."""
+    """Return the first target AUC of a new definition: `_FIRST_TARGET`, scaled down where soft labels limit the
+    highest possible AUC."""
     return round(0.5 + (_FIRST_TARGET - 0.5) * (columns.best_auc - 0.5) / 0.5, 4)
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
-    """Return the reason for each guessed value of a new definition that no option replaced."""
+    """Return comments that say how each guessed value was guessed, by (section, key, position in a list); only for
+    values that the user did not replace."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
     return {
         ("data.parameters", key, place): f"Guessed: {reason}."
@@ -168,9 +170,11 @@ def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str
 def render_definition(
     tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({}), model: ModelSpec | None = None
 ) -> str:
-    """Return a definition as TOML with every key's meaning; keys that are left out follow as comments.
+    """Return a definition as TOML text with the meaning of every key as a comment; keys that the definition leaves
+    out follow as comments with their defaults.
 
-    `remarks` are further comments on values, by section, key and position in a list. `model` is a user's model.
+    `remarks` are further comments on values, by section, key and position in a list. `model` is the specification of
+    a user's model.
     """
     parts = [
         "# A benchmark of your own. 'dlrmbench schema keys_page' explains every key.\n"
@@ -207,7 +211,9 @@ def _render(
 
 
 def _rule(name: str, value: Any) -> str:
-    """Return a division's rule for one key as one line of TOML: a nested table would begin a TOML section."""
+    """Return one line of TOML for a rule of a division (closed or open): the value, or the values, that a run may
+    have for the key `name`. A rule of several entries is an inline table, since a nested table would begin a TOML
+    section."""
     if not isinstance(value, Mapping):
         return f"{name} = {_inline(value)}"
     return f"{name} = {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in value.items())} }}"
@@ -220,8 +226,8 @@ def _inline(value: Any) -> str:
 
 
 def _assign(name: str, value: Any, remarks: Sequence[str | None] = ()) -> str:
-    """Return `name = value` as TOML: a list of numbers on one line, a list of tables one per line, each with its
-    remark."""
+    """Return `name = value` as TOML: a list of numbers on one line; a list of tables with one table per line, each
+    followed by its comment from `remarks`."""
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         items = [
             f"  {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in item.items())} }},"
@@ -245,7 +251,8 @@ def _wrap(text: str) -> list[str]:
 
 
 def _record_of(section: str, tables: Mapping[str, Any], model_spec: ModelSpec | None) -> type[Any]:
-    """Return the record that reads a section of the definition, given the kind of data and the optimizer."""
+    """Return the dataclass that parses a section of the definition, which depends on the kind of data, the model and
+    the optimizer."""
     kind = str(tables["data"].get("kind"))
     which = {
         "data.parameters": f"of `{kind}`",

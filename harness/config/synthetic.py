@@ -1,5 +1,5 @@
-"""Use synthetic data to measure throughput of shapes that no dataset has: when it replaces a dataset, and how many
-samples."""
+"""Use synthetic data to measure the throughput of data shapes for which no dataset exists: decide when synthetic data
+replaces a dataset, and how many samples are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ _OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256
 
 
 def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Turn [data] into synthetic data (kind made_up), in place, where `sources` (changed keys) request it or change
-    the data's shape.
+    """Change [data] to synthetic data (kind made_up), in place, where the user requests that kind or changes the
+    data's shape; `sources` has the keys that the user changed.
 
-    The definition's shape and its ids' Zipf exponent stay unless they were changed. Where more tables are requested
-    than the definition has, its tables repeat in their order.
+    The definition's shape and the Zipf exponent of its ids stay unless they were changed. Where more embedding tables
+    are requested than the definition has, its tables repeat in their order.
     """
     data = tables.get("data", {})
     for key in sources:

@@ -1,4 +1,5 @@
-"""Make, resume and finish experiments: groups of run sets (repeated runs of one configuration) and their plans.
+"""Make, resume and finish experiments: one run set (repeated runs of one configuration) or several that are compared,
+with the plan of what is to be run.
 
     request -> expand -> prepare -> create -> complete -> finish
 

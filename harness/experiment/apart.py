@@ -1,7 +1,8 @@
-"""Run a user's own code in a child process: the processes that start, keep and judge runs never import that code.
+"""Run a user's own code in a child process, so that the processes that start, keep and judge runs never import that
+code.
 
-The child resolves the configuration, checks that it can be run and autotunes it; only the folder that the child makes
-remains.
+The child resolves the configuration, checks that it can be run, autotunes it, and makes the experiment's folder, from
+which the parent goes on.
 """
 
 import os

@@ -89,7 +89,7 @@ def attach_profile(
 
 
 class _ProgressRelay:
-    """Passes the progress messages of a profile's process to a callback."""
+    """Receiver of a profile process's events that passes progress messages on to a callback."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress

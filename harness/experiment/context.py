@@ -46,8 +46,8 @@ class Watcher:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """Permissions that the user's command gives an experiment, such as to start an interpreter or the user's own
-    code. A stranger may have made the experiment's folder, so the names of code in its files are no permission."""
+    """Permissions that the user's command gives an experiment, such as to start another interpreter or the user's own
+    code. Names of code in the experiment's files give no permission, since a stranger may have made its folder."""
 
     python: Path | None = None
     """Python interpreter whose dlrmbench measures the base (the existing run set that is compared with); None for

@@ -32,7 +32,8 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepetitionTask:
-    """One repetition (run or measurement) that is about to start, with its run set, its index and its hooks."""
+    """One repetition (run or measurement) that is about to start: its run set, its index in the set, and the user's
+    commands (hooks) around it."""
 
     kind: Kind
     keeper: Keeper
@@ -40,7 +41,7 @@ class RepetitionTask:
     record: RunSetRecord
     index: int
     more: Mapping[str, Any]
-    """Fields of the repetition's job that the run set's record does not have, such as a number of steps."""
+    """Fields of the repetition's job that are not in the run set's record, such as a number of steps."""
     resume: str
     """Command that completes the experiment after an interruption, for messages."""
     hooks: Hooks = NO_HOOKS
@@ -51,12 +52,14 @@ class RepetitionTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerExecutor:
-    """Starts a worker process for each job, with this installation's interpreter or with another installation's."""
+    """Starter of worker processes, one for each job (or one for each rank), with the interpreter of this installation
+    or of another one."""
 
     installation: Installation | None = None
 
     def run(self, repetition: RepetitionTask, folder: Path, on_event: OnEvent) -> WorkerEnd:
-        """Run a repetition's job in `folder`; its kind of measurement decides how many processes take part."""
+        """Start the worker process of a repetition's job in `folder` and wait for its end; the kind of measurement
+        decides how many processes (ranks) take part."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
         members["power_command"] = repetition.hooks.power_command
@@ -74,8 +77,8 @@ class WorkerExecutor:
             )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the run set began on another system (machine and framework) than that of
-        the installation with which this executor measures."""
+        """Raise HarnessError (exit 2) where the installation with which this executor measures runs on another system
+        (machine or framework) than the one on which the run set began."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = make_system_slug(found), found.fields["framework"]
@@ -89,10 +92,10 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the run set began with another version of dlrmbench's code than that of
-        the installation with which this executor measures.
+        """Raise HarnessError (exit 2) where the installation with which this executor measures has another version of
+        dlrmbench's code than the one with which the run set began.
 
-        An experiment may compare versions of the code, so no configuration in it may mix two versions.
+        An experiment may compare versions of the code, so the runs of one configuration may not mix two versions.
         """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
@@ -104,7 +107,7 @@ class WorkerExecutor:
 
 
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
-    """Collect the fields that jobs of every kind of measurement have, from the run set's definition and record.
+    """Return the fields that the jobs of every kind of measurement have, from the run set's definition and record.
 
     Raises HarnessError (exit 8) where the recorded choice of kernels for matrix products is invalid.
     """

@@ -32,10 +32,10 @@ def expand(request: Request) -> Experiment:
 
 
 def with_weights(request: Request, kind: Kind) -> Request:
-    """Return the request with kept weights, or a checkpoint, that it names as SET, SET:RUN or SET:RUN@N resolved to
-    their folder.
+    """Return the request with the folder of the kept weights, or of the checkpoint, that its user named as SET,
+    SET:RUN or SET:RUN@N; unchanged where none is named.
 
-    Raises HarnessError where there are none.
+    Raises HarnessError where the named set or run has none.
     """
     if request.weights is None or kind.weights_key is None:
         return request
@@ -69,8 +69,8 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
 
 
 def _refuse_combinations(request: Request, kind: Kind) -> None:
-    """Raise RequestError where arguments of a request exclude each other, HarnessError where its order or stop rule
-    is unknown."""
+    """Raise RequestError where arguments of a request exclude each other, HarnessError where its order of repetitions
+    or its stop rule is unknown."""
     find_order(request.order)
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule needs two configurations or more; for a single set give until.")

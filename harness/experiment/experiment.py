@@ -27,8 +27,8 @@ class Configuration:
     """Name of the configuration's run-set folder in the experiment's folder; empty for an experiment of one
     configuration."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the configuration on the experiment's axes, by key, as text; empty where the experiment has no axes,
-    such as a pair."""
+    """Values that the axes of a sweep have in this configuration, by configuration key, as text; empty for an
+    experiment without axes, such as a pair."""
     installation: Installation | None = None
     """Other installation of dlrmbench that measures the configuration; None for the running one."""
     prepared: Preparation | None = None
@@ -44,8 +44,8 @@ class Experiment:
     options: Mapping[str, int]
     """Options of the kind of measurement, such as its number of steps."""
     relation: str
-    """Name (one, sides, matrix, …), from `relation.RELATIONS` or an extension, of the relation between the
-    configurations: alone, a pair, a sweep."""
+    """Name, such as one (a single configuration), sides (a pair) or matrix (a sweep), of the relation between the
+    configurations; a key of `relation.RELATIONS` or an extension's."""
     configurations: tuple[Configuration, ...]
     repetitions: int
     axes: tuple[Axis, ...] = ()
@@ -54,22 +54,22 @@ class Experiment:
     timeout_s: float | None = None
     matmul: GivenMatmul | None = None
     source: Source | None = None
-    """Existing run set whose configuration is measured again, to compare a new configuration with; None without
+    """Existing run set whose configuration is measured again, alternately with a new configuration; None without
     --beside."""
     stop: StopRecord | None = None
-    """Rule that adds repetitions or configurations depending on the measurements so far; None without such a rule.
-    For an experiment of one configuration, `until` is the rule."""
+    """Stop rule, which adds repetitions or configurations depending on the measurements so far; None without one. The
+    stop rule of an experiment of one configuration is in `until`."""
     name: str = ""
     """Middle part of the experiment's folder name, between the prefix (such as `sweep`) and the time."""
     batch_sizes: tuple[int, ...] = ()
-    """Global batch sizes that configurations added by a stop rule may have."""
+    """Global batch sizes that the configurations may have which a stop rule adds; empty where it adds none."""
 
     @property
     def is_autotuned(self) -> bool:
         """Whether autotuning times kernels and threads before the first repetition.
 
-        False where the axes vary the number of ranks, since these share the cores in every configuration that is
-        compared; False also for runs whose ranks torchrun or srun starts.
+        False where an axis is the number of ranks: in each of the compared configurations the ranks share the same
+        cores. False also for runs whose ranks torchrun or srun starts.
         """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

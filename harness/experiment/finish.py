@@ -39,8 +39,8 @@ class FinishedSides:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedStudy:
-    """Result of a completed experiment that ends with a study (a record of tables, not of one run), such as a suite
-    or a search: the study's record, the path of its page, and the exit code."""
+    """Result of a completed experiment whose result is a study (findings and tables), such as a suite or a search:
+    the study's record, the path of its page, and the exit code."""
 
     study: StudyRecord
     page: Path
@@ -103,8 +103,8 @@ def finish_sides(folder: Path) -> FinishedSides:
 
 
 def _only(gathered: ReportContent, folder: Path) -> Result:
-    """Return the one result in the folder of a pair's configuration. Raises HarnessError (exit 8) where there is not
-    exactly one."""
+    """Return the result set of one configuration of a pair: the one in `folder`. Raises HarnessError (exit 8) where
+    the folder does not hold exactly one."""
     found = [result for result in gathered.sets if result.place == folder]
     if len(found) != 1:
         raise HarnessError(f"{folder}: holds {len(found)} sets of results, expected its own alone.", ExitCode.INPUT)

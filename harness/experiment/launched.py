@@ -39,7 +39,8 @@ from rules.records.run_set import RunSetRecord
 
 
 def run_in_world(experiment: Experiment) -> str:
-    """Take part as one rank in a run of a prepared experiment, whose output folder is the run set's own.
+    """Do one rank's part of a run of a prepared experiment; the experiment's output folder is the run set's own
+    folder.
 
     Returns on rank 0 how the run ended; an empty string on other ranks.
     """
@@ -116,7 +117,8 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
-    """Collect the command line's values that must be the same on all ranks of an externally launched run."""
+    """Return the values of the command line that must be the same on all ranks of an externally launched run, by
+    option or configuration key."""
     request, config = experiment.request, experiment.configurations[0].config
     return {
         "--run-index": request.run_index,
@@ -133,7 +135,8 @@ def _asked(experiment: Experiment) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BegunRun:
-    """Externally launched run that is about to begin, kept by rank 0; the other ranks receive only its job."""
+    """Externally launched run that rank 0 has prepared and is about to begin: its run set, keeper and job. The other
+    ranks receive the job only."""
 
     run_set: RunSet
     keeper: Keeper
@@ -147,8 +150,8 @@ class BegunRun:
 
 
 def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | str | HarnessError:
-    """Prepare an externally launched run on rank 0; return the run, or a message that it exists already, or the error
-    that prevents it."""
+    """Prepare an externally launched run on rank 0. Returns the prepared run, a message where the run exists already,
+    or the error that prevents it."""
     (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():

@@ -46,19 +46,21 @@ from rules.temporary_folder import temporary_folder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """User's shell commands (hooks) before, after and during each repetition, and the event log."""
+    """User's shell commands (hooks) that run before, after and during each repetition, and the log to which the
+    experiment's events are written."""
 
     hooks: Hooks
     events: EventLog
 
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
-    """Return the environment check's current results, and a warning where dlrmbench's code changed since the
-    experiment began; None where it did not, or where a change is refused later.
+    """Check a folder before its experiment is continued. Returns the results of the environment check, made now, and
+    a warning where dlrmbench's code changed since the experiment began; None where it did not change, or where
+    `complete` refuses a change.
 
     Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one configuration of a
     pair; 6 where the environment check warns and the experiment began with --strict-env; 8 for a kind of measurement
-    that this copy lacks.
+    that this copy of dlrmbench lacks.
     """
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
@@ -91,10 +93,10 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
     """Make all missing repetitions of the experiment in `folder`, stage by stage (such as the runs, then a profile),
     then those that its stop rule adds.
 
-    With `num_runs` the experiment first grows to that many repetitions of each configuration. A failed repetition is
-    handled as its stage says; a failed hook (a command around every repetition) ends the experiment. Raises
-    HarnessError where it cannot continue: before anything is run where the interpreter, the hooks, the system or (if
-    its record requires it) the code differ from those that it began with.
+    With `num_runs` the plan is first extended to that many repetitions of each configuration. After a failed
+    repetition the experiment ends or goes on, as its stage says; a failed hook (a command around every repetition)
+    ends the experiment. Raises HarnessError where the experiment cannot continue; where its interpreter, hooks,
+    system or (if its record requires the same) code have changed since it began, before anything is run.
     """
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
@@ -177,7 +179,8 @@ def _refuse_single(store: Store) -> None:
 
 
 _UNKNOWN = -1
-"""Index that stands for a configuration which a stop rule has not chosen yet, in estimates of the time left."""
+"""Index that stands for a configuration which a stop rule has yet to choose, in the list from which the time left is
+estimated."""
 
 
 def _complete_stage(
@@ -188,8 +191,8 @@ def _complete_stage(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage (such as the runs, or a profile) one after the other; `took_s` collects
-    their seconds by configuration."""
+    """Make the missing repetitions of a stage (such as the runs, or a profile) one after the other. The seconds that
+    each took are appended to `took_s`, by index of its configuration."""
     steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := relation.num_planned(store.record)) is not None:
@@ -229,11 +232,11 @@ def _complete_side_by_side(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage (such as the runs, or a profile) in batches that run at once, one
-    configuration per slot (cores and GPUs), each always in the same slot; `took_s` collects the seconds of each
-    batch.
+    """Make the missing repetitions of a stage (such as the runs, or a profile) in batches. The configurations of a
+    batch run at once, each in its own slot (cores and GPUs), always the same; the seconds of each batch are appended
+    to `took_s`.
 
-    A configuration of the batch that is finished or failed leaves its slot, which is then kept busy.
+    Where a configuration of the batch has finished or failed, its slot is kept busy with throw-away work.
     """
     relation, width = find_relation(store.record.relation), len(slots)
     total = relation.num_planned(store.record) or len(store.record.configurations)
@@ -273,12 +276,12 @@ def _note_end(
 def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
-    """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether it
+    """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether that
     succeeded.
 
-    The slot repeats the first repetition of its own configuration in the present batch (number `first` + the slot's
-    number). Where that one is not finished, it takes the first configuration whose first repetition is finished.
-    Returns False where there is none.
+    Repeated is the first repetition of the slot's own configuration in the present batch (number `first` + the slot's
+    number) or, where it is not finished, that of the first configuration that has finished its first repetition.
+    Returns False where no configuration has.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
@@ -324,7 +327,7 @@ def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
     """Return a repetition's number in its stage (such as the runs, or a profile), its configuration's label where
-    there are several, the seconds that it is expected to take, and those of all later repetitions."""
+    there are several, and two estimates: the seconds that it will take, and those that all later repetitions will."""
     return Outlook(
         number=number,
         total=total,
@@ -389,10 +392,10 @@ def _make(
 
 
 def perform(repetition: RepetitionTask, executor: WorkerExecutor, progress: ProgressDisplay) -> KeptOutcome:
-    """Make one repetition, keep its result and return it; the caller holds the lock of its run set.
+    """Make one repetition, store its result and return the outcome; the caller holds the lock of its run set.
 
-    Raises HarnessError where the repetition yields no result; an interrupted attempt is kept as its kind of
-    measurement defines.
+    Raises HarnessError where the repetition yields no result. What is stored of an interrupted attempt depends on the
+    kind of measurement.
     """
     keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
     folder, slot = keeper.open(index), repetition.slot

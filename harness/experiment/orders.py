@@ -16,16 +16,17 @@ class OrderStep(NamedTuple):
 
 
 Order = Callable[[Sequence[int], int], Iterator[OrderStep]]
-"""Function from the configurations' indices and the number of repetitions of each to all repetitions in order."""
+"""Function that takes the indices of the configurations and the number of repetitions of each, and yields all
+repetitions in the order in which they are made."""
 
 
 def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
     """Yield the repetitions of configurations alternately, forwards and backwards: A B, B A, A B …
 
     Repetition k of every configuration comes before k + 1 of any. A drift of the system that is linear in time then
-    affects all configurations alike. Three and more configurations are shuffled after every second repetition, the
-    same way every time: otherwise two repetitions of the last one would follow each other, and a burst of load could
-    hit both.
+    affects all configurations alike. Three and more configurations are shuffled after every second repetition, in the
+    same way in every experiment: otherwise the same configuration would always be at the turning point, where its two
+    repetitions follow each other and a burst of load can hit both.
     """
     for repetition in range(repetitions):
         places, first = list(configurations), repetition - repetition % 2
@@ -36,11 +37,11 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Yield the repetitions of pairs: both configurations of a pair directly after each other, and repetition k of
-    every pair before k + 1 of any.
+    """Yield the repetitions of several pairs of configurations: both configurations of a pair directly after each
+    other, and repetition k of every pair before repetition k + 1 of any.
 
-    Configurations 2 i and 2 i + 1 are a pair. Which of them is first alternates with the repetitions, and pairs are
-    ordered as configurations are in `turns`.
+    Configurations 2 i and 2 i + 1 are a pair, and the one that goes first alternates from repetition to repetition.
+    The order of the pairs is that in which `turns` puts configurations.
     """
     members: dict[int, list[int]] = {}
     for configuration in configurations:

@@ -37,8 +37,8 @@ from rules.records.run_set import ChoiceRecord
 
 
 def prepare(experiment: Experiment) -> Experiment:
-    """Return the experiment with data and autotuning ready, and options such as a number of samples fitted to the
-    datasets' sizes.
+    """Return the experiment with the configurations' datasets and autotuning ready, and with its options, such as a
+    number of samples, adjusted to the sizes of the datasets.
 
     A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on. Raises
     HarnessError, DatasetError or OSError otherwise.
@@ -56,9 +56,9 @@ def prepare(experiment: Experiment) -> Experiment:
 
 
 def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Preparation]]) -> Mapping[str, int]:
-    """Return the options of the kind of measurement, such as a number of samples, fitted to the datasets' sizes.
+    """Return the options of the measurement, such as a number of samples, adjusted to the sizes of the datasets.
 
-    Raises ConfigError where they do not fit, or where fewer checkpoints are made than are to be restored.
+    Raises ConfigError where they cannot be adjusted, or where fewer checkpoints are made than are to be restored.
     """
     sizes = [prepared.size for _, prepared in made]
     sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
@@ -116,8 +116,8 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
-    """Prepare each configuration's data and autotuning; configurations for which the same choice is valid (by shape,
-    batch, precision, …) are autotuned once."""
+    """Prepare the dataset and the autotuning of each configuration. Threads and kernels are timed only once for
+    configurations that may share a choice (of equal shape, batch size, precision, …)."""
     request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     _refuse_restores_untimed(experiment)
     known: MutableMapping[str, ChoiceRecord] = {}
@@ -145,8 +145,8 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
 def _settle(
     experiment: Experiment, config: RunConfig, prepared: Preparation, known: MutableMapping[str, ChoiceRecord]
 ) -> tuple[RunConfig, Preparation]:
-    """Return configuration and preparation with precision `auto` replaced by the one chosen on this system, and print
-    the reason."""
+    """Return a configuration and its preparation with the precision `auto` replaced by bf16 or fp32, as timing on
+    this system decides, and print the reason; both unchanged for any other precision."""
     request = experiment.request
 
     def find_choice(in_bf16: RunConfig) -> ChoiceRecord | None:
@@ -160,8 +160,8 @@ def _settle(
 
 
 def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
-    """Prepare both configurations of a pair: the base as its run set was prepared, by another interpreter where one
-    is given."""
+    """Prepare both configurations of a pair. For the base that means the data and the settings of its existing run
+    set, and the other interpreter's dlrmbench where an interpreter is given."""
     request, kind = experiment.request, experiment.kind
     base, new = experiment.configurations
     if request.python is not None:
@@ -180,8 +180,8 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
 
 
 def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
-    """Make or find the dataset of one configuration of a pair, by default the existing run set's. Raises DatasetError
-    where it is gone."""
+    """Make or find the dataset of one configuration of a pair; by default the one that the existing run set recorded.
+    Raises DatasetError where it no longer exists, HarnessError where the same folder now holds other data."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
@@ -197,11 +197,11 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Autotune both configurations of a pair. The base gets the choice that its run set recorded, where that is still
-    valid; both get the same choice where one is valid for both.
+    """Choose threads and kernels for both configurations of a pair by timing. For the base, the choice that its run
+    set recorded is kept where it is still valid; both configurations get the same choice where one is valid for both.
 
-    Threads that nobody gives the new configuration are as many as the base's, so that a core more or less does not
-    decide the comparison.
+    Where no number of threads is given for the new configuration it gets as many as the base, so that the comparison
+    does not depend on a choice of one thread more or less.
     """
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None

@@ -1,6 +1,6 @@
-"""Define how the configurations of an experiment belong together (alone, pair, sweep, …): what the loop over
-repetitions needs to know of each kind of relation. The registry imports the module of a relation only when it is
-used."""
+"""Define what the configurations of an experiment have to do with each other (a single one, a pair, a sweep, …), and
+what differs between such experiments when they are made, resumed and shown. `find_relation` imports the module of a
+relation only when it is used."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relation(ABC):
-    """Relation between the configurations of an experiment (alone, pair, sweep, …). Methods have the common
-    behaviour, from which subclasses differ."""
+    """Relation between the configurations of an experiment: a single one, a pair, a sweep, … A method does what most
+    relations have in common; subclasses override it."""
 
     name: str
     """Name of the relation between configurations (such as one, sides or matrix), as experiment.json has it."""
@@ -32,7 +32,7 @@ class Relation(ABC):
     prefix: str = ""
     """Beginning of the experiment's folder name, before a hyphen."""
     parts: str = "runs"
-    """Word for the experiment's repetitions in messages, such as "runs"."""
+    """Plural noun for the experiment's repetitions in messages, such as "runs"."""
     on_failure: Literal["stop", "leave_out"] = "stop"
     """Action when a repetition fails: stop the experiment, or leave its configuration out."""
     on_other_code: Literal["warn", "refuse"] = "refuse"
@@ -44,8 +44,7 @@ class Relation(ABC):
     takes_python: bool = False
     """True if another Python interpreter's dlrmbench may measure one of the configurations."""
     num_at_end: int = 0
-    """Usual number of repetitions that `end`, the work after the planned ones, makes; for the estimate of the time
-    left."""
+    """Number of repetitions that `end` usually makes after the planned ones, for the estimate of the time left."""
     may_grow: bool = True
     """True if a user may ask `resume` for more repetitions of each configuration."""
 
@@ -71,8 +70,8 @@ class Relation(ABC):
         """
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
-        """Return the reason why no experiment of this relation has such a `record`, which a stranger may have
-        written; None where one has."""
+        """Return the reason why `record`, the contents of an experiment.json, is not of this relation's shape; None
+        where it is. A stranger may have written that file."""
         return None
 
     def num_planned(self, record: ExperimentRecord) -> int | None:
@@ -81,16 +80,16 @@ class Relation(ABC):
         return None
 
     def plan_slots(self, folder: Path, record: ExperimentRecord) -> Sequence[Slot]:
-        """Return the slots (cores and GPUs) in which configurations are measured at the same time; none if one after
-        the other.
+        """Return the slots (each some cores and GPUs) in which configurations are measured at the same time; an empty
+        sequence where they are measured one after the other.
 
         Raises HarnessError (exit 2) where this system has too few cores or GPUs.
         """
         return ()
 
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-        """Make one more configuration and its run set, from the values by key that a stop rule proposes; return its
-        record."""
+        """Create one more configuration with its run set, from the values (by configuration key) that a stop rule
+        proposes; return the configuration's entry for experiment.json."""
         raise HarnessError(
             f"{folder}: its stop rule adds a configuration, which no {self.word} takes.", ExitCode.INPUT
         )
@@ -108,7 +107,8 @@ class Relation(ABC):
         """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`
         failed.
 
-        Returns the command's exit code; None where the default output for this relation applies.
+        Returns the command's exit code; None where a relation prints nothing itself, so that the command line prints
+        the result by its `reads_as`.
         """
         return None
 
@@ -135,7 +135,8 @@ def find_relation(name: str) -> Relation:
 
 
 def asked_relation(request: Request) -> Relation:
-    """Return the relation between configurations that a request asks for, by name, by --beside, or by its command."""
+    """Return the relation between configurations that a request makes: a pair with --beside, else the relation that
+    it names, else that of its command (a sweep or a single configuration)."""
     if request.beside is not None:
         return find_relation("sides")
     return find_relation(request.relation or ("matrix" if request.verb == "sweep" else "one"))

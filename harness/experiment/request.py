@@ -1,5 +1,5 @@
-"""Describe what a user asks of `run`, `sweep`, `profile` and extensions' commands, alike by command line or by
-API."""
+"""Describe what a user asks of `run`, `sweep`, `profile` and extensions' commands, whether on the command line or
+through the Python API."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class RequestError(HarnessError):
 
 
 class RequestOption(NamedTuple):
-    """Command-line option for one argument of a user's request."""
+    """Definition of the command-line option for one field of `Request`."""
 
     help: str | Mapping[str, str]
     """Text of the command-line option in `--help`, for all commands or by command."""
@@ -25,21 +25,23 @@ class RequestOption(NamedTuple):
     """Type of the option's value: one of count, index, seed, seconds, fraction, path, program, set, text, texts,
     flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
-    """Spellings of the option, for all commands or by command; where empty, made of the argument's name."""
+    """Spellings of the option, for all commands or by command; empty where the spelling follows from the field's
+    name."""
     unit: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """A user's request for an experiment, before any of it is read or checked. None and empty fields were not
+    """User's request for an experiment, before any of it is read or checked. A field that is None or empty was not
     given."""
 
     verb: str = "run"
     like: str | None = None
-    """Command of the core, such as `sweep`, whose kinds of measurement the extension's command of this request
-    shares; None where the command has its own kinds."""
+    """Command of the core, such as `sweep`, whose kinds of measurement an extension's command offers too; None for a
+    command with kinds of its own."""
     benchmark: str | None = None
-    """Name or path of a benchmark definition; None is dlrm_small, or with --beside that of the existing run set."""
+    """Name or path of a benchmark definition; where it is None, that of the existing run set with --beside, else
+    dlrm_small."""
     axes: Sequence[str] = ()
     beside: Path | None = None
     python: Path | None = None
@@ -69,24 +71,25 @@ class Request:
     cleanup: str | None = None
     """User's shell command after each repetition, however it ended, outside its timed part; None for none."""
     power_command: str | None = None
-    """User's shell command that prints watts, run while a repetition is timed; the recorded energy comes from it.
-    None for none."""
+    """User's shell command that prints watts, run while a repetition is timed; the recorded energy is computed from
+    these watts. None where no such command is given."""
     log_to: Path | None = None
     """File to which the experiment's events are appended, one line of JSON each; None for no such file."""
     order: str = "turns"
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
-    """Name (one, sides, matrix, …), from `relation.RELATIONS` or an extension, of the relation between
-    configurations; None for that of the command, or for a pair with --beside."""
+    """Name, such as one (a single configuration), sides (a pair) or matrix (a sweep), of the relation between the
+    configurations, from `relation.RELATIONS` or an extension; None for a pair with --beside, else for the command's
+    own relation."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options of an extension's command that are spelled differently from the core's, by the request's field; empty
-    where the command implies the value."""
+    """Spellings of options that an extension's command spells differently from the core's, by the request's field; an
+    empty spelling where the command has no such option but implies the value."""
     asked: Any = None
-    """Further arguments that only an extension's command has, as the extension's own record; None for commands of the
+    """Further arguments that only an extension's command has, in a record of the extension; None for commands of the
     core."""
     stop: StopRecord | None = None
-    """Rule that adds repetitions or configurations depending on the measurements so far; None without such a rule.
-    For one configuration, `until` asks for it."""
+    """Stop rule, which adds repetitions or configurations depending on the measurements so far; None without one. For
+    a single configuration, `until` is given instead."""
     overrides: Sequence[Override] = ()
     """All changes that the user makes to the benchmark definition, weakest first, including `settings`."""
     typed: Sequence[str] = ()
@@ -219,7 +222,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="index",
     ),
 }
-"""Command-line options by the request's field; fields without an entry have no option, or a generated one."""
+"""Command-line options of the fields of `Request`, by field. A field without an entry has no option or, as `kinds`,
+options that are generated."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:

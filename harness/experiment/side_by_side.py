@@ -1,10 +1,10 @@
 """Run repetitions of several configurations at once, each in its own slot (cores and GPUs), with all slots always
 busy.
 
-A repetition that ends early would leave the machine to the others for the rest of their time. Its slot is therefore
-kept busy until all have ended: its work is begun again and again, and thrown away. Measurements of programs that
-share a processor are made so (Tuck and Tullsen, "Initial Observations of the Simultaneous Multithreading Pentium 4
-Processor", PACT 2003).
+If a slot stood empty after its repetition ended, the repetitions that still run would have more of the machine to
+themselves than before. The slot is therefore kept busy until all have ended: its work is repeated, and the results
+are thrown away. Programs that share a processor are measured in the same way in Tuck and Tullsen, "Initial
+Observations of the Simultaneous Multithreading Pentium 4 Processor", PACT 2003.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,8 @@ class Source:
 
     @property
     def is_division_given(self) -> bool:
-        """Whether a user chose the run set's division (closed or open), rather than the benchmark's default."""
+        """Whether the run set's division (closed or open) was chosen by a user rather than by the benchmark's
+        default; True also where the set's record does not say."""
         submission = self.record.submission
         return "division" not in submission or submission["division"].source != "benchmark"
 

@@ -1,4 +1,5 @@
-"""Extend an experiment, or end it, by what has been measured so far: its stop rules."""
+"""Decide by stop rules, from the measurements so far, whether an experiment ends or gets more repetitions or
+configurations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ MAX_RUNS = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """State of an experiment whose planned repetitions are all measured, from which a stop rule decides."""
+    """Experiment whose planned repetitions have all been measured, as it is given to a stop rule."""
 
     folder: Path
     record: ExperimentRecord
@@ -32,16 +33,16 @@ class State:
 
 
 class StopRule(Protocol):
-    """Stop rule: decides from the measurements whether an experiment grows; made from the numbers that the
-    experiment's record has for the rule."""
+    """Stop rule, which decides from the measurements whether an experiment gets more repetitions or configurations.
+    Its parameters, numbers by name, come from the experiment's record."""
 
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
     def extend(self, state: State) -> int | Mapping[str, str] | None:
-        """Return the new number of repetitions of each configuration, or the values by key of one more configuration,
-        as they are written on the command line; None to stop.
+        """Return how the experiment is extended: an int is the new number of repetitions of each configuration, a
+        mapping is one more configuration (values by key, as on the command line); None ends the experiment.
 
-        The extension is on disk before its repetitions are made.
+        The caller writes the extension to disk before its repetitions are made.
         """
 
 
@@ -73,7 +74,7 @@ class Until:
 STOP_RULES: Mapping[str, type[StopRule]] = {
     "until": Until,
 }
-"""Stop rules by their name in an experiment's record; extensions have theirs."""
+"""Stop rules of the core by their name in an experiment's record; extensions add rules of their own."""
 
 
 def find_stop_rule(record: StopRecord | None) -> StopRule | None:
@@ -98,8 +99,8 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
 
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
-    """Return the stop rule that --until asks of a new run set. Raises HarnessError (exit 2) where a set of this
-    benchmark, or with these numbers of runs, cannot grow by the rule."""
+    """Return the stop rule of a new run set for --until (add runs until the mean time to train is precise). Raises
+    HarnessError (exit 2) where it does not apply: to an official benchmark, or with these numbers of runs."""
     if benchmark.status == "official":
         raise HarnessError(
             f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "

@@ -30,7 +30,8 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(kw_only=True)
 class Store:
-    """Experiment on disk whose lock is held: its plan, its run sets, and the writing of its state."""
+    """Experiment in a folder whose lock this process holds: its record (with the plan), its run sets, and methods
+    that write its state."""
 
     folder: Path
     record: ExperimentRecord
@@ -78,10 +79,10 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Record what became of repetitions of the first stage (the runs or measurements) that a crash left
-        unfinished.
+        """Keep, or record as interrupted, the repetitions of the first stage (the runs or measurements) that a crash
+        left unfinished.
 
-        In an experiment of several run sets, those that were never locked are skipped: they have no unfinished
+        In an experiment of several run sets, a run set that was never locked is skipped: it cannot have unfinished
         repetitions.
         """
         for place, (run_set, _) in self.sets.items():
@@ -93,8 +94,9 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Clear earlier failures of configurations, so that they are retried; not where a configuration has no run
-        set, or where its failure is itself a result."""
+        """Clear the recorded failures of configurations, so that they are retried. A failure stays where the
+        configuration has no run set, or where the relation between the configurations says that a failure is itself a
+        result."""
         if not find_relation(self.record.relation).forgets_failures:
             return
         self._change(
@@ -105,8 +107,8 @@ class Store:
         )
 
     def note(self, stage: StageRecord, step: OrderStep, error: HarnessError) -> None:
-        """Record why a repetition failed. As its stage (such as the runs, or a profile) says, the repetition's
-        configuration is left out from then on, or only lacks the result of this stage."""
+        """Record why a repetition failed. Depending on its stage (such as the runs, or a profile), all further
+        repetitions of its configuration are left out, or the configuration only lacks the result of this stage."""
         members = list(self.record.configurations)
         member = members[step.configuration]
         if stage.on_failure == "note":
@@ -130,8 +132,8 @@ class Store:
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
         """Extend the plan of every run set to `num_runs` repetitions, on disk, before the new ones are made.
 
-        `is_asked`: a user requested it, which ends the stop rule. Raises HarnessError (exit 2), before anything is
-        written, where a run set may not grow.
+        `is_asked` is True where a user, and not a stop rule, wants more; the stop rule then no longer applies. Raises
+        HarnessError (exit 2), before anything is written, where a run set may not get more repetitions.
         """
         for run_set, record in self.sets.values():
             _refuse_growth(run_set, record, num_runs)
@@ -157,7 +159,7 @@ class Store:
 
     def gather(self) -> None:
         """Combine each configuration's results of the first stage (the runs or measurements) in one file, where the
-        kind of measurement has one, and write the configurations' failures."""
+        kind of measurement has such a file; then write experiment.json with the failures of configurations."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
                 self.keeper(self.record.stages[0], place).gather()
@@ -243,8 +245,8 @@ def parts_of(folder: Path) -> dict[int, Path]:
 
 
 def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) for a record of an experiment that no command makes: a stranger may have made the
-    file."""
+    """Raise HarnessError (exit 8) for the contents of an experiment.json that no command of dlrmbench would write: a
+    stranger may have made the file."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
     relation = find_relation(group.relation)
@@ -265,8 +267,8 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) where a run set's record contradicts the experiment's, or lacks what its
-    repetitions need."""
+    """Raise HarnessError (exit 8) where the record of a run set contradicts that of the experiment, or lacks what its
+    repetitions need, such as a seed for each."""
     place, expected = run_set.extra / RUN_SET_FILE, experiment.stages[0]
     known = find_kind(record.kind).option_members
     for is_wrong, words in (

@@ -1,4 +1,5 @@
-"""Measure something that makes no run set, such as costs of exchanges, in a fresh process with a temporary folder."""
+"""Make a study (findings and tables, but no run set), such as of how long exchanges between ranks take, by a
+measurement in a fresh process with a temporary folder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,12 +24,13 @@ from rules.temporary_folder import temporary_folder
 def measure_study(
     kind: Kind, configs: Sequence[RunConfig], request: Request, on_event: OnEvent = lambda event: None, **asked: Any
 ) -> StudyRecord:
-    """Check the configurations, make their data ready, run the first one's job in one process, and return its record.
+    """Return the study (findings and tables) that a measurement makes of one or more configurations: check these,
+    make their datasets ready, and run the measurement's job in one fresh process.
 
-    `asked` are further fields of the job; its field `others` has the definitions and datasets of the configurations
-    after the first. Raises the errors of `check` and `prepare_data`, and HarnessError with the process's last words
-    and exit code where the job fails. The record has the environment check, whose warnings go to standard error, and
-    the load during the job.
+    The job is that of the first configuration; its field `others` has the definitions and datasets of the further
+    ones, and `asked` are fields of the job. Raises the errors of `check` and `prepare_data`, and HarnessError with
+    the last line of the process's stderr and its exit code where the job fails. The record has the environment check,
+    whose warnings go to standard error, and the load during the job.
     """
     for config in configs:
         kind.check(config.workload)

@@ -15,8 +15,8 @@ STAMP = Path("harness") / "commit.json"
 
 
 def describe_checkout() -> dict[str, Any] | None:
-    """Return the git commit of the current folder if it is a checkout, and whether files differ from it; None
-    elsewhere."""
+    """Return the git commit of the current folder and whether its files differ from that commit; None where the
+    folder is no git checkout."""
     if not Path(".git").exists():
         return None
     try:
@@ -38,8 +38,8 @@ def write_stamp(folder: str) -> None:
 
 
 class StampedBuild(build_py):
-    """Build command that copies the packages and writes the commit's file into the copy; an editable install needs
-    none."""
+    """setuptools command (build_py) that copies the packages and writes the file with the git commit into the copy;
+    for an editable install it writes none."""
 
     def run(self) -> None:
         """Copy the packages, then write the file with the commit into the copy."""
@@ -49,7 +49,7 @@ class StampedBuild(build_py):
 
 
 class StampedArchive(sdist):
-    """Build command that makes the source archive, with the file of the commit."""
+    """setuptools command (sdist) that makes the source archive, including the file with the git commit."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Make the source archive's tree, then write the file with the commit into it."""

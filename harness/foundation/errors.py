@@ -57,7 +57,7 @@ class HarnessError(Exception):
 
 
 class RefusedByAllError(HarnessError):
-    """Error that every rank of a run raises alike, so that no rank has to inform the others."""
+    """Error that is raised on every rank of a run with the same message, so that no rank has to inform the others."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
@@ -140,8 +140,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def compose_message(error: BaseException) -> str:
-    """Return one message for the user from an error, with the place and a remedy where the error itself names
-    none."""
+    """Return the message for the user that describes an error: what happened, in which file, and what to do, where
+    the error's own text does not say so."""
     if is_out_of_memory(error):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
     if _is_loop_of_links(error):

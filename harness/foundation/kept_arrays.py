@@ -1,4 +1,5 @@
-"""Keep folders of arrays for later use: weights, traces, id maps, checkpoints; each with its own type of manifest."""
+"""Keep arrays in folders for later use: weights, traces of embedding lookups, id maps, checkpoints. Each folder has a
+manifest that lists its arrays, of a type for each of these uses."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,12 +23,12 @@ def write_kept(
     member: str,
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays and their manifest as `folder`, complete or not at all, replacing an existing folder; return the
-    list of arrays.
+    """Write arrays and a manifest to `folder`, complete or not at all, replacing an existing folder; return
+    descriptions of the written arrays by name.
 
-    `about` has the fields of `manifest` except `member`, which lists the written arrays. `write_more` may write
-    further files to the draft of the folder. Raises ConfigError for a name or a type that cannot be stored,
-    msgspec.ValidationError, OSError.
+    `manifest` is the manifest's type; `about` has its fields except the field named `member`, which lists the written
+    arrays. `write_more` may write further files to the folder before it is put in place. Raises ConfigError for a
+    name or a type that cannot be stored, msgspec.ValidationError, OSError.
     """
 
     def describe(written: Mapping[str, WrittenArray]) -> str:

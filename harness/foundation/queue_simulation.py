@@ -1,8 +1,10 @@
-"""Simulate a queue of queries: compute when each is answered from arrivals and service times, without a real clock.
+"""Simulate a queue of queries (each asks a model to rank a number of items): compute when each query is answered from
+arrival and service times, without a real clock.
 
-The simulation is exact for one first-come-first-served queue with identical workers. Calls may have a limit in items:
-queries are merged up to it while the first of them waits no longer than a time limit, and a larger query is split
-into parts, which any worker takes; it is answered when its last part is.
+The simulation is exact for one first-come-first-served queue with identical workers. A call of the model may have a
+largest number of items: queries are merged into one call up to that number while the first of them waits no longer
+than a time limit, and a larger query is split into parts, which any worker takes. A split query is answered when its
+last part is.
 """
 
 import heapq
@@ -15,19 +17,19 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Mean number of queries that arrive during the service time of the largest call, so small that queries practically
-never wait."""
+"""Mean number of queries that arrive during the longest call of the model: so few that queries practically never
+wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """Workers that answer a queue of queries: `count` of them, each call holding up to `max_items` items, or one
-    query where None.
+    """Workers that answer a queue of queries by calling a model: `count` workers. One call holds queries of up to
+    `max_items` items (samples for the model) together, or a single query where that is None.
 
-    A free worker waits for a full call until the first query of it is `wait_s` old, then takes what has arrived. A
-    call is full when it has `max_items` items, or when the next query, or part of a query, does not fit. A query of
-    at least `split_from` items is split into a part for each worker, even where one call would hold it; parts of one
-    query are never in the same call.
+    A free worker waits for a full call until the first query of the call is `wait_s` seconds old, then takes the
+    queries that have arrived. A call is full when it has `max_items` items, or when the next query, or part of a
+    query, does not fit. A query of at least `split_from` items is split into a part for each worker, even where one
+    call would hold it; parts of one query are never in the same call.
     """
 
     count: int = 1
@@ -36,8 +38,8 @@ class Workers:
     split_from: int | None = None
 
     def split(self, items: int) -> list[int]:
-        """Return the number of items in each part of a split query: as few parts as fit, equal in size to one
-        item."""
+        """Return the numbers of items of the parts into which a query of `items` items is split; one number where it
+        is not split. Parts are as few as possible, and their sizes differ by one item at most."""
         num_parts = 1 if self.max_items is None else -(-items // self.max_items)
         if self.split_from is not None and items >= self.split_from:
             num_parts = min(items, max(num_parts, self.count))
@@ -46,33 +48,35 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceTimes:
-    """Duration of a call that answers queries: `by_items_s[n]` seconds for n items, times a factor that varies from
-    call to call."""
+    """Duration of a call of the model: `by_items_s[n]` is the mean in seconds for n items, to be multiplied by one of
+    the `factors`, by which calls of equal size differ."""
 
     by_items_s: Times
     factors: Times
-    """Measured durations of calls that answer queries, relative to the mean for their size; a simulation draws from
-    this distribution."""
+    """Measured durations of calls of the model, each divided by the mean duration of calls with as many items; a
+    simulation draws from these values."""
 
     def of(self, items: NDArray[np.int64], factors: Times) -> Times:
-        """Return the service seconds of queries that are each answered in a call of their own."""
+        """Return the seconds that each query takes in a call of its own: the mean for its number of items times its
+        factor."""
         return np.asarray(self.by_items_s[items] * factors, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
-    """Queries of a simulation (arrivals, sizes) at a rate of one per second; other rates use the same queries with
-    scaled arrivals."""
+    """Queries of a simulation, with arrival times and numbers of items, at a mean rate of one query per second. For
+    another rate the same queries are used with scaled arrival times."""
 
     arrivals_s: Times
     items: NDArray[np.int64]
     factors: Times
-    """Factor of each query: the duration, relative to the mean, of a call that begins with that query."""
+    """Factor of each query: duration of a call that begins with the query, divided by the mean duration of calls with
+    as many items."""
 
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
-    """Draw a simulation's queries: Poisson arrivals, and permutations of the `sizes` (in items) and of the measured
-    factors (durations of calls relative to the mean of their size).
+    """Draw a simulation's queries: Poisson arrivals, a random order of the `sizes` (items per query), and a random
+    order of the measured factors (duration of a call divided by the mean for its size).
 
     Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
     so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
@@ -87,8 +91,9 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 
 
 def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
-    """Return a simulation's queries with recorded arrivals, scaled to a mean rate of one query per second; the
-    factors (durations of calls relative to the mean of their size) are drawn."""
+    """Return a simulation's queries with the recorded arrival times `arrivals_s`, scaled to a mean rate of one query
+    per second. The factors (duration of a call divided by the mean for its size) come in a random order from `seed`.
+    """
     moments_s = np.asarray(arrivals_s, dtype=np.float64)
     moments_s -= moments_s[0]
     factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))
@@ -110,14 +115,14 @@ def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Work
 
 
 def answer_alone(traffic: Traffic, service: ServiceTimes, workers: Workers) -> Times:
-    """Return the seconds from each query's arrival to its answer in a simulation at a rate so low that queries
-    practically never wait."""
+    """Return the seconds from each query's arrival to its answer where the rate of queries is so low that they
+    practically never wait for one another."""
     return simulate(traffic, _LONELY / float(service.by_items_s.max()), service, workers)
 
 
 def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Times:
-    """Return the time in seconds at which each query is answered, where each goes to the worker that is free
-    first."""
+    """Return the time in seconds at which each query is answered, where each query is one call, made by the worker
+    that becomes free first."""
     if num_workers == 1:  # Lindley's recursion, unrolled: finish[k] = max over j <= k of arrive[j] + work[j..k]
         done_s = np.cumsum(service_s)
         return np.asarray(done_s + np.maximum.accumulate(arrivals_s - (done_s - service_s)), dtype=np.float64)
@@ -133,10 +138,10 @@ def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Time
 def finish_batches(
     arrivals_s: Times, items: NDArray[np.int64], factors: Times, service: ServiceTimes, workers: Workers
 ) -> Times:
-    """Return the time in seconds at which each query is answered, where calls hold several queries and answer all at
-    their end.
+    """Return the time in seconds at which each query is answered, where one call may hold several queries or parts of
+    queries; all of them are answered when the call ends.
 
-    A call begins when a worker is free and either it is full or its first part has waited `wait_s`.
+    A call begins when a worker is free and either the call is full or its first query (or part) has waited `wait_s`.
     """
     assert workers.max_items is not None
     by_size = {size: workers.split(size) for size in np.unique(items).tolist()}

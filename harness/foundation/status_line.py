@@ -27,18 +27,19 @@ have none."""
 
 
 class StatusRow(NamedTuple):
-    """One row of the status of long work on a terminal: a label, the share that is done, and further parts, most
-    important first."""
+    """One row of the progress display of long work on a terminal: a label, the fraction of the work that is done, and
+    further texts, most important first."""
 
     label: str
     share: float | None = None
-    """Share of the work that is done, from 0 to 1; None where the total is unknown."""
+    """Fraction of the work that is done, from 0 to 1; None where the total is unknown."""
     parts: tuple[str, ...] = ()
     """Further texts of the status row; those that do not fit in the row are left out whole."""
 
 
 class StatusLine:
-    """Status of a long piece of work on standard error. Silent when `quiet`, and where there is no standard error."""
+    """Progress display of a long piece of work on standard error; prints nothing when `quiet`, or where there is no
+    standard error."""
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream = None if quiet else stream or sys.stderr
@@ -53,14 +54,14 @@ class StatusLine:
         return find_terminal_columns(self._stream)
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
-        """Draw one status row on a terminal, with a bar for `share`; elsewhere print the text and the share, as
-        `show_rows` does."""
+        """Show `text` as the only progress row on a terminal, with a bar for the fraction `share` of the work that is
+        done; elsewhere print both as one line, as rarely as `show_rows` prints."""
         printed = text if share is None else f"{text}: {share:4.0%}"
         self.show_rows((StatusRow(text, share),), printed, now=now)
 
     def show_rows(self, rows: Sequence[StatusRow], text: str, *, now: bool = False) -> None:
-        """Replace the drawn status rows on a terminal; elsewhere print `text`, if `now` or if nothing was printed for
-        five seconds."""
+        """On a terminal, replace the drawn progress rows by `rows`; elsewhere print `text`, if `now` is true or
+        nothing was printed for five seconds."""
         moment_s = time.monotonic()
         if self.is_terminal:
             if now or moment_s - self._drawn_s >= _DRAWN_EVERY_S:
@@ -71,7 +72,8 @@ class StatusLine:
             self._write(f"{text}\n")
 
     def show_count(self, num_done: int, num_total: int, what: str) -> None:
-        """Show the number of finished items of long work; on a terminal the row disappears when all are done."""
+        """Show how many of `num_total` items (named by `what`) of long work are finished; on a terminal the row
+        disappears when all are."""
         if self.is_terminal and num_done >= num_total:
             self.finish()
             return
@@ -79,7 +81,8 @@ class StatusLine:
         self.show_rows((StatusRow(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
-        """End the status with `text`, wrapped to the terminal's width; without text, leave nothing on a terminal."""
+        """End the progress display and print `text`, wrapped to the terminal's width; without text, leave nothing on
+        a terminal."""
         if self._live is not None:
             self._live.stop()
             self._live, self._drawn_s = None, float("-inf")

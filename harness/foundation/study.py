@@ -1,8 +1,8 @@
-"""Make the record of a result that is not a run: tables that state the source of each column's numbers (measured,
-modelled, given or another).
+"""Make the record of a study, a measurement or simulation whose result is not a training run: findings, and tables
+that state the source of each column's numbers (measured, modelled, given or another).
 
-A command computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study`
-renders it.
+A command computes the rows and calls `make_study`; `rules.records.study` defines the record,
+`reports.page.studies.study` renders it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ def make_study(
     checks: Iterable[StudyCheck] = (),
     seed: int | None = None,
 ) -> StudyRecord:
-    """Return the record of a result that is not a run, of one benchmark, or of several where `benchmark` is None.
-    `seed` is None where nothing is random."""
+    """Return the record of a study (a measurement or simulation whose result is not a training run) of one benchmark;
+    `benchmark` is None for a study of several, and `seed` where nothing is random."""
     return StudyRecord(
         kind=kind,
         title=title,
@@ -48,7 +48,7 @@ def make_table(title: str, columns: Columns, rows: Iterable[Sequence[Cell]]) -> 
 
 
 def make_check(name: str, *, expected: float, found: float, tolerance: float = 0.0) -> StudyCheck:
-    """Return a check that passes where the number `found` is within a relative `tolerance` of the number
-    `expected`."""
+    """Return a check for a study's record: it passes where the number `found` differs from `expected` by at most the
+    fraction `tolerance` of `expected`."""
     is_passed = abs(found - expected) <= tolerance * abs(expected)
     return StudyCheck(name=name, expected=expected, found=found, is_passed=is_passed)

@@ -30,8 +30,8 @@ def agree(world: World, job: Job, config: WorkloadConfig) -> None:
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
-    """Raise RefusedByAllError, naming the first rank that differs from rank 0, what differs (such as a key) and both
-    values."""
+    """Raise RefusedByAllError where a rank has another value than rank 0, naming that rank, what differs (such as a
+    configuration key), and both values."""
     difference = world.broadcast(_first_difference(world.gather(described) or []))
     if difference is not None:
         raise RefusedByAllError(difference)

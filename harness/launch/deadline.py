@@ -12,24 +12,25 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""Deadline, in seconds after its launch, of a job that is to be killed as soon as it hangs: from its beginning on,
-none of its processes may stay stopped by a signal."""
+"""Deadline, 0 seconds after its launch, of a job without a time limit that is to be killed when it hangs: as soon as
+one of its processes has been stopped by a signal for STOPPED_FOR_S."""
 STOPPED_FOR_S = 10.0
-"""Seconds that a process of a run may stay stopped by a signal after the run's deadline: a debugger may hold it
-briefly."""
+"""Seconds for which a signal may keep a process of a run stopped once the run's deadline has passed: a debugger may
+stop it briefly."""
 SILENT_FOR_S = 300.0
-"""Seconds that a begun run may send no progress event after its deadline: an evaluation sends none."""
+"""Seconds for which a run that has begun may send no progress event once its deadline has passed: during an
+evaluation it sends none."""
 _LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
 
 
 class Deadline:
-    """Watches, as a context manager, the processes below `pid` and kills all of them once their run is hung.
+    """Context manager that watches process `pid` and its descendants, and kills all of them when their run hangs.
 
-    A worker checks its deadline itself, several times a second, and then ends with a complete log. This class handles
-    a worker that cannot: its run counts as hung when, `timeout_s` seconds after it began (or was launched, where it
-    has not begun), one of its processes has been stopped by a signal for STOPPED_FOR_S, or no event came for
-    SILENT_FOR_S between its begin and its end. Time in which this process itself did not run does not count. Before
-    the deadline nothing is checked.
+    A worker checks its run's deadline itself, several times a second, and at the deadline ends with a complete log.
+    This class is for a worker that can no longer do that: its run counts as hung when, `timeout_s` seconds after it
+    began (or was launched, where it has not begun), one of its processes has been stopped by a signal for
+    STOPPED_FOR_S, or no event came for SILENT_FOR_S between its begin and its end. Time in which this process itself
+    did not run does not count. Before the deadline nothing is checked.
     """
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:
@@ -52,10 +53,10 @@ class Deadline:
             self._thread.join()
 
     def take(self, event: str) -> bool:
-        """Register a progress event of the run's process as a sign of life; return whether it only marks the time of
-        a log line.
+        """Register a progress event of the run's process as a sign of life. Return whether the event is only there
+        for the timekeeper, to mark the time of run_start or run_stop, and is not progress to be shown.
 
-        The run's time counts from its first run_start. Work after run_stop is not timed.
+        The time limit counts from the run's first run_start. Work after run_stop is not timed.
         """
         self._silent_s = 0.0
         if event == RUN_START and not self._has_begun:

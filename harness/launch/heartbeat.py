@@ -31,14 +31,14 @@ BEAT_S = 1.0
 LOST_AFTER_S = 20.0
 """Seconds without a heartbeat after which a rank counts as lost, and all others end."""
 SILENT_AFTER_S = 5.0
-"""Seconds without a rank's heartbeat, once a connection broke, after which that rank counts as lost: the break shows
-that some rank is gone but not which."""
+"""Seconds without a heartbeat of a rank after which that rank counts as lost, where a connection between ranks has
+broken. A broken connection shows that some rank is gone, but not which; without one LOST_AFTER_S applies."""
 _GONE_AFTER_S = 3.0
-"""Seconds after the last answer of the ranks' key-value store, once the connection broke, until the store's host
-counts as gone: this rank may itself be about to end well."""
+"""Seconds after which the host of the ranks' key-value store counts as gone, from the store's last answer, where the
+connection to it has broken. Until then this rank waits, since it may itself be about to end normally."""
 _TERMINATED_FOR_S = 4.5
-"""Seconds to look for a lost rank before a SIGTERM is taken as the reason: launchers terminate all ranks when one is
-lost."""
+"""Seconds for which a rank that gets SIGTERM looks for a lost rank, the likely cause, before it reports the signal as
+the reason: launchers terminate all ranks when one is lost."""
 _SETTLE_S = 10.0
 _SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
@@ -54,12 +54,13 @@ class End:
 
 
 class Heartbeat:
-    """Sends, as a context manager, this rank's heartbeat to the ranks' key-value store, and watches the other ranks
-    and signals.
+    """Context manager that sends this rank's heartbeat to the ranks' key-value store, and watches the other ranks'
+    heartbeats and this process's signals.
 
-    When a rank is lost, ends with an error or is asked to end, every rank's process ends with that reason and its
-    exit code, wherever its main thread waits. `on_end` is called once before, with the reason and the exit code. A
-    heartbeat is a counter; each rank measures with its own clock how long another rank's counter has not changed.
+    When a rank is lost, fails or gets a signal to end, the processes of all ranks end with the same reason and exit
+    code, whatever their main threads wait for. `on_end` is called once before that, with the reason and the exit
+    code. A heartbeat is a counter; each rank measures with its own clock how long another rank's counter has not
+    changed.
     """
 
     def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:
@@ -157,8 +158,8 @@ class Heartbeat:
         return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
 
     def _look(self, patience_s: float) -> End | None:
-        """Return the reason why all ranks must end: one that a rank gave, or ranks silent for `patience_s` seconds;
-        None without one."""
+        """Return why all ranks must end: the reason that another rank published, or that ranks sent no heartbeat for
+        `patience_s` seconds; None where there is no reason."""
         if self._received is not None:
             return self._received
         now_s, meeting = time.monotonic(), self._meeting
@@ -192,8 +193,8 @@ class Heartbeat:
         return end
 
     def _find_lost(self, error: BaseException) -> End | None:
-        """Return the reason behind an error of the main thread that may only follow from a broken connection or from
-        a launcher that ends all ranks. None when the error is this rank's own."""
+        """Return why a rank was lost, where an error of this rank's main thread may only be a consequence (of a
+        broken connection, or of a launcher that ends all ranks). None where the error is this rank's own."""
         if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
             return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
         if not isinstance(error, RuntimeError) or exit_code_of(error) is not None:
@@ -201,7 +202,8 @@ class Heartbeat:
         return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
 
     def _describe(self, error: BaseException) -> End:
-        """Return the reason for ending all ranks, made of an error of the main thread that is this rank's own."""
+        """Return the reason for all ranks to end that an error of this rank's main thread gives; the error is this
+        rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if code is not None:
             return End(rank=rank, reason=f"rank {rank}: {compose_message(error)}", code=code)

@@ -35,8 +35,8 @@ _MAX_PRINTED_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interpreter:
-    """Python of another dlrmbench installation, whose workers run the jobs, and these workers' default environment
-    variables."""
+    """Python interpreter of another dlrmbench installation, to be used for worker processes, and the default
+    environment variables of these workers."""
 
     python: str
     variables: Mapping[str, str]
@@ -44,10 +44,12 @@ class Interpreter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """End of a worker process: its exit code, or minus the signal that killed it, and the last line of its stderr.
+    """End of a worker process: its exit code, or minus the number of the signal that killed it, and the last line of
+    its stderr.
 
-    After a time limit, the exit code is TIMEOUT and the last words are the reason. `rank` is the rank to blame where
-    there were several. `own_frames` are the traceback lines in the user's own code."""
+    After a time limit, the exit code is TIMEOUT and `last_words` are the reason. `rank` is the rank to blame where
+    there were several. `own_frames` are the traceback lines in the user's own code.
+    """
 
     exit_code: int
     last_words: str
@@ -133,8 +135,8 @@ def _start(
     *,
     is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
-    """Start the timekeeper process that starts `command` and return it; its pipes and exit code stand for the
-    command's."""
+    """Start the timekeeper process, which in turn starts `command`; return the timekeeper. It passes on the command's
+    input and output, and ends with the command's exit code."""
     asked = {
         "command": [_plain(word) for word in command],
         "environ": {_plain(name): _plain(value) for name, value in environ.items()},
@@ -163,7 +165,8 @@ def _start(
 
 
 def _plain(text: str) -> str:
-    """Return text of the operating system, which may be any bytes, as text that JSON can carry."""
+    """Return a word of a command line or of the environment, which may be any bytes, as text that JSON can hold: one
+    character per byte."""
     return os.fsencode(text).decode("latin-1")
 
 

@@ -23,7 +23,8 @@ class StopWork(BaseException):
 
 
 class Stop:
-    """Ends all workers that several threads follow: those that run, and those that are started later."""
+    """Means to end at once all the workers that several threads started: the running ones, and those that are started
+    later."""
 
     def __init__(self) -> None:
         self._lock, self._asked = threading.Lock(), threading.Event()
@@ -31,8 +32,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether `ask` was called, which ends all workers that this object follows and those that are started
-        later."""
+        """Whether `ask` was called, so that running workers are ended and later ones may not start."""
         return self._asked.is_set()
 
     def ask(self) -> None:
@@ -74,7 +74,7 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
 
 @dataclass
 class _Stay:
-    """Time that one worker spent in a slot (its cores and GPUs), in seconds of the monotonic clock."""
+    """Stay of one worker in a slot (cores and GPUs): when it began and ended, in seconds of the monotonic clock."""
 
     slot: int
     begun_s: float
@@ -93,7 +93,7 @@ class Slot:
     """GPUs that processes in the slot see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
-    """Times of workers in the slots (cores and GPUs) of one experiment; its slots share this list."""
+    """Stays of workers in all slots (cores and GPUs) of an experiment: one list, which the slots share."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -111,7 +111,7 @@ class Slot:
 
     @contextmanager
     def stay(self) -> Iterator[None]:
-        """Register that a worker runs on this slot's cores while the caller's block runs."""
+        """Record in `stays` that a worker uses this slot (its cores and GPUs) while the caller's block runs."""
         stay = _Stay(self.number, time.monotonic())
         self.stays.append(stay)
         try:
@@ -136,13 +136,13 @@ def count_cores() -> int:
 def make_slots(
     num: int, *, num_threads: int, gpus: Sequence[str] | None, num_gpus: int, what: str, remedy: str = ""
 ) -> list[Slot]:
-    """Return `num` slots among which this process's cores, and `gpus` as CUDA_VISIBLE_DEVICES names them, are
-    divided.
+    """Return `num` slots, among which the cores of this process are divided, and the GPUs `gpus` (names as in
+    CUDA_VISIBLE_DEVICES; None where none are used).
 
-    Each slot has the same number of whole physical cores, at least `num_threads`, and, unless `gpus` is None,
-    `num_gpus`. `what` is the option that asked for the slots, `remedy` the advice where its number can no longer
-    change. Raises HarnessError (exit 2) where there are too few cores or GPUs, or where the system cannot pin
-    processes.
+    Each slot has the same number of whole physical cores, at least `num_threads`, and `num_gpus` GPUs where `gpus` is
+    not None. For messages, `what` is the option that asked for the slots, and `remedy` the advice where their number
+    can no longer change. Raises HarnessError (exit 2) where there are too few cores or GPUs, or where the system
+    cannot pin processes.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise HarnessError(f"{what} {num}: this system pins no process to cores. {remedy or 'Leave it out.'}")
@@ -163,8 +163,8 @@ def make_slots(
 
 
 def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
-    """Raise HarnessError where `num` slots with `needed` each need more cores or GPUs than `found`; both are a number
-    with its unit in the singular."""
+    """Raise HarnessError where `num` slots of `needed` cores or GPUs each need more than `found`; both are (number,
+    unit in the singular), such as (4, "core"). `what` names the option in the message."""
     (each, word), (most, unit) = needed, found
     if num * each <= most:
         return

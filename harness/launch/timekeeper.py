@@ -22,7 +22,8 @@ EVENT_MARK = b"\x1e"
 """Mark before an event in a worker's output; the same as `harness.measure.kinds.EVENT_MARK`, which must not be
 imported here."""
 STARTED, RUN_START, RUN_STOP = "start", "run_start", "run_stop"
-"""Events of a run's process: it is about to begin; its log has the line run_start; its log has the line run_stop."""
+"""Names of the events by which a run is timed: its process is about to begin; its log has the line run_start; its log
+has the line run_stop."""
 _TICK_S = 0.05
 """Longest wait for a run's output in seconds, and so the largest uncertainty of an event's time stamp."""
 _MOST_WAITING_BYTES = 1 << 24
@@ -34,7 +35,7 @@ _READ_BYTES = (1 << 20) + 1
 
 
 class Arrival(NamedTuple):
-    """Arrival of a run's event, between two readings of this process's monotonic clock, in seconds."""
+    """Time at which a run's event arrived: between two readings, in seconds, of this process's monotonic clock."""
 
     earliest_s: float
     latest_s: float
@@ -45,9 +46,10 @@ class Arrival(NamedTuple):
 class RunClock:
     """Clock that times one run from the arrival of its events, in a process other than the run's.
 
-    The first `start` and run_start and the last run_stop count, so that extra events cannot shorten a run. A process
-    that was held up sees earlier output late, so each event also has the last moment at which it had not arrived; the
-    reported time uses whichever of the two makes the run shorter.
+    The first `start` and run_start and the last run_stop count, so that extra events cannot shorten a run. Where the
+    timekeeper itself was delayed it sees an event late. For each event it therefore has two times, the last one at
+    which the event had not arrived and the one at which it was seen; the reported time is the shortest that they
+    allow.
     """
 
     def __init__(self, spawned_s: float, *, is_marked: bool = True) -> None:
@@ -59,8 +61,8 @@ class RunClock:
     def feed(
         self, said: bytes, earliest_s: float, latest_s: float, read_processor: Callable[[], float | None]
     ) -> bool:
-        """Take a run's output that arrived between two readings of the clock; return whether it contained the end of
-        a run."""
+        """Take the output of a run that arrived between two readings of the clock; return whether it contained the
+        event run_stop."""
         lines = (self._line + said).split(b"\n")
         self._line = lines.pop()[-_MAX_LINE_BYTES:]
         names = [name for line in lines if (name := _event_of(line, is_marked=self._is_marked)) is not None]
@@ -95,7 +97,8 @@ class RunClock:
         }
 
     def _wall_ms(self, seen: Arrival | None) -> int | None:
-        """Return the last time, in milliseconds since the Unix epoch, at which the event had not arrived."""
+        """Return the last time, in milliseconds since the Unix epoch, at which the event had not yet arrived; None
+        where the event or the clock's start is missing."""
         return None if seen is None or self._wall_s is None else int((seen.earliest_s + self._wall_s) * 1e3)
 
 
@@ -144,7 +147,7 @@ def read_processor_s(pid: int) -> float | None:
 
 
 class _Follower:
-    """Follows one worker process until it ends, and passes the process's input and output on."""
+    """Parent of one worker process: passes the worker's input and output on, and times its events, until it ends."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self._record = Path(asked["record"])
@@ -216,7 +219,7 @@ class _Follower:
             self._waiting.clear()  # nobody reads any more
 
     def _leave(self) -> None:
-        """Close the worker's standard input, which tells it that the process that waits for it is gone."""
+        """Close the worker's standard input: to the worker, that means that its parent is gone."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()

@@ -32,12 +32,12 @@ _AGAIN = "Take checkpoints anew with --set checkpoint.every=5%, or give another 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointFolder:
-    """Folder in which a process that trains makes checkpoints, each in a subfolder of its own: a
+    """Folder in which a training process writes its checkpoints, each in a subfolder of its own; implements
     `CheckpointStore`."""
 
     root: Path
     about: Mapping[str, Any]
-    """Fields that the manifests of all the process's checkpoints have."""
+    """Manifest fields that are equal in all checkpoints of the process."""
 
     def write(
         self, chain: Sequence[int], samples_count: int, tensors: Mapping[str, "torch.Tensor"]
@@ -102,8 +102,8 @@ def read_checkpoint(
 
 
 class CheckpointsCompanion(Companion):
-    """Lets training make the checkpoints that its configuration asks for. A run keeps the folder of checkpoints;
-    after a measurement it is removed.
+    """Companion (observer of a process that trains) by which training makes the checkpoints that [checkpoint] asks
+    for. A run keeps the folder of checkpoints; after a measurement the folder is removed.
 
     Restores are spread evenly over the process's `num_samples`; training continues from each restored checkpoint.
     """

@@ -1,8 +1,8 @@
-"""Observe or keep what a training process does not itself measure, such as energy and weights, by classes called
-companions.
+"""Define companions, classes that observe a training process (such as its energy) or keep something of it (such as
+its weights) in addition to what the process itself measures.
 
-A companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the process's record:
-`RunRecord` for a run, an entry of `processes` for a measurement.
+A new companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the process's
+record: `RunRecord` for a run, an entry of `processes` for a measurement.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,8 +37,9 @@ memory."""
 
 
 class Companion:
-    """Observer of one process that trains, such as of its energy; a subclass overrides the methods called before the
-    build, at start and stop, and after. Every rank has one of each class."""
+    """Observer of one process that trains, such as of its energy. A subclass overrides the methods that it needs, of
+    those called before the model is built, at the start and stop of the timed region, and afterwards. Every rank has
+    one object of each class."""
 
     def __init__(self, process: "Process") -> None:
         self.process = process
@@ -46,7 +47,7 @@ class Companion:
     def before_build(self) -> None:
         """Prepare to observe the process, before its model is built and before any clock runs.
 
-        Raises ConfigError for what the workload cannot do.
+        Raises ConfigError where the workload cannot do what the configuration asks of this companion.
         """
 
     def start(self) -> None:
@@ -73,7 +74,7 @@ class Process:
     world: World
     on_event: OnEvent
     record: type[Record]
-    """Type of the record that takes the fields from the process's companions."""
+    """Type of the JSON record that gets the fields which the process's companions return."""
     benchmark: Benchmark
     config: WorkloadConfig
     dataset: OpenedDataset
@@ -92,7 +93,7 @@ class Process:
 
     @property
     def is_run(self) -> bool:
-        """Whether the process makes a run to the target, whose folder is kept, and not a measurement."""
+        """Whether the process is a run to the target (whose folder is kept) rather than another measurement."""
         return self.record is RunRecord
 
     def start(self) -> None:

@@ -8,7 +8,8 @@ from harness.system.energy import EnergyMeter, join_ranks
 
 
 class EnergyCompanion(Companion):
-    """Reads the energy counters of all ranks, or the user's power command, from start to stop of the timed region."""
+    """Companion (observer of a process that trains) that reads the energy counters of all ranks, or the user's power
+    command, from start to stop of the timed region."""
 
     def before_build(self) -> None:
         process = self.process

@@ -18,8 +18,8 @@ _ANSWERS_WITHIN_S = 300.0
 
 
 def check_kernels(workload: WorkloadConfig) -> Check | None:
-    """Return the result of trying the GPU kernels that runs would use; None where runs use none, or are not on a
-    GPU."""
+    """Return the environment check's result on the GPU kernels (Triton's) that runs would use: tried in another
+    process, with the reason where they fail. None where runs use none, or are not on a GPU."""
     runtime, train = workload.runtime, workload.train
     if runtime.device == "cpu" or runtime.kernels == "off" or "kernels" not in workload.implementation.switches:
         return None
@@ -52,7 +52,7 @@ def _answer(device: str, dim: int, sums: int, precision: str) -> str:
 
 
 def main(device: str, dim: str, sums: str, precision: str) -> int:
-    """Print, as the last line, the reason why the GPU kernels cannot be used, or an empty line where they can."""
+    """Print, as the last line, the reason why the GPU kernels cannot be used; an empty line where they can."""
     sys.stdout.write("\n" + _answer(device, int(dim), int(sums), precision))
     return 0
 

@@ -25,8 +25,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Folder of a map of ids to embedding rows, and its sizes: ids, rows and rows per id of each table with fewer
-    rows than ids."""
+    """Folder of a map of ids to embedding rows. `sizes` has, by table, the numbers of ids, of rows, and of rows that
+    each id has; tables with a row for each id are left out."""
 
     folder: Path
     sizes: Mapping[int, tuple[int, int, int]]
@@ -34,8 +34,8 @@ class IdMapPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMaps:
-    """Map of ids to embedding rows as read: for each table int32 [ids, rows per id], and the digest of the whole
-    map."""
+    """Map of ids to embedding rows, as read from its folder: an int32 array [ids, rows per id] for each table, and
+    the digest of the whole map."""
 
     sha256: str
     tables: Mapping[int, NDArray[np.int32]]

@@ -43,7 +43,7 @@ installations, the two processes may run different versions of dlrmbench."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:
-    """Write the JSON file with which a child process is started into the job's folder, and return the file's path."""
+    """Write the job of a child process to a JSON file in the job's folder; return the file's path."""
     path = Path(job.folder) / SPEC_FILE
     # Members at their empty default are left out, so that an older installation without such a member can do the job.
     optional = {member.name for member in fields(job) if member.default is None or member.default is False}
@@ -67,10 +67,11 @@ def read_job(path: Path) -> tuple[Kind, Any]:
 
 
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
-    """Do the job together with the other ranks of `world`; return its record on rank 0, None on other ranks.
+    """Do a job together with the other ranks of `world`; return the record of its result on rank 0, None on other
+    ranks.
 
-    Rank 0 also writes the record into the job's folder. The record of a measurement, unlike that of a study, also
-    describes dlrmbench's code.
+    Rank 0 also writes the record into the job's folder. The record of a measurement also describes dlrmbench's code;
+    that of a study (findings and tables) does not.
     """
     code = describe_code()
     try:
@@ -85,15 +86,15 @@ def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document |
 
 
 def send_to_parent(event: Mapping[str, Any]) -> None:
-    """Send one line of progress to the parent process, marked, since the user's code may have printed on the same
-    line."""
+    """Send a progress event to the parent process, as a line of JSON on standard output. A mark precedes it, since
+    the user's code may have printed on the same line."""
     sys.stdout.write(f"{EVENT_MARK}{json.dumps(event)}\n")
     sys.stdout.flush()
 
 
 def watch_parent() -> None:
-    """End this process when its standard input closes, since the parent process has then ended, if only by kill
-    -9."""
+    """End this process when its standard input closes: the parent process has then ended, even if it was killed by
+    SIGKILL."""
 
     def wait() -> None:
         while os.read(0, 4096):

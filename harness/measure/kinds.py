@@ -1,4 +1,5 @@
-"""Describe the kinds of measurement: each is one task of a fresh process, with all that is particular to the task.
+"""Define kinds of measurement (training to the target, throughput, …): the task that a fresh process does, and all
+that differs between them.
 
 A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds` or its `extension.py`. No
 other module branches on the kind: it calls the kind's methods. Importing a kind imports no torch, so that `--help`
@@ -38,8 +39,8 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Task of one process, or of several ranks together; each kind of measurement adds fields. Passed to child
-    processes as a JSON file in `folder`."""
+    """Task of one process, or of several ranks together, such as one run; each kind of measurement adds fields of its
+    own. A child process gets it as a JSON file in `folder`."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -52,7 +53,7 @@ class Job:
     id_map_sha256: str | None = None
     """Digest of the map of ids to embedding rows with which the run set began; None where each id has its own row."""
     power_command: str | None = None
-    """User's command that prints watts, as given with the command that makes the repetition; None for none."""
+    """User's shell command that prints watts, if the command line that makes this repetition gave one; else None."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Return the benchmark and workload of the job's definition. Raises DefinitionError or ConfigError."""
@@ -92,8 +93,8 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """Kind of measurement, such as training to the target or throughput. Methods do what holds for most kinds; a kind
-    that differs is a subclass."""
+    """Kind of measurement, such as training to the target or throughput. The methods here do what is right for most
+    kinds; other kinds override them in a subclass."""
 
     name: str
     """Name of the kind of measurement in run_set.json, in options and in folders."""
@@ -106,10 +107,11 @@ class Kind:
     """Name of the file with the measurement's record in the job's folder."""
     option: Option | None = None
     keeper: Literal["logs", "records", "record"] = "records"
-    """Way in which the record of a repetition is stored in its run set: a key of `harness.run_sets.keepers`."""
+    """Way in which the results of repetitions are stored in a run set: as logs of runs, as several records, or as a
+    single record (a key of `harness.run_sets.keepers.KEEPERS`)."""
     min_repetitions: int = 1
     usual_repetitions: int | None = None
-    """Number of repetitions in a run set where the user gives none; None for `min_repetitions`."""
+    """Number of repetitions in a run set where the user gives none; where it is None, `min_repetitions` is taken."""
     max_repetitions: int | None = None
     ends_early: bool = False
     """Whether a repetition of the measurement may end early, by meeting a target."""
@@ -117,8 +119,8 @@ class Kind:
     """Whether kernels and threads of training steps, or of answers to queries, are chosen by timing before the
     measurement."""
     takes: frozenset[str] = frozenset()
-    """Options that only some kinds of measurement have, of: timeout_s, until, max_runs, keep_weights, run_index,
-    with_fit; and restores, a key of [checkpoint]."""
+    """Options of the command line that this kind of measurement accepts, of those that only some kinds do: timeout_s,
+    until, max_runs, keep_weights, run_index and with_fit; also restores, a key of [checkpoint]."""
     weights_key: str | None = None
     """Key of the benchmark definition that names kept weights or a checkpoint; None for a measurement that reads
     none."""
@@ -129,13 +131,13 @@ class Kind:
 
     @property
     def derived_suffix(self) -> str | None:
-        """Suffix for the name of a benchmark whose keys the user changes for this measurement; None where the user
-        must give the changed benchmark a name."""
+        """Suffix that the benchmark's name gets in this measurement where the user changes values that the benchmark
+        fixes; None where the user must then give a new name."""
         return f"_{self.name}"
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-        """Return a benchmark's configuration with the user's changes: any key may vary, and data of another shape is
-        synthetic.
+        """Return a benchmark's configuration with the user's changes. For most kinds of measurement any key may be
+        changed; data of a changed shape is synthetic.
 
         Raises ConfigError or DefinitionError.
         """
@@ -143,8 +145,8 @@ class Kind:
 
     @property
     def option_members(self) -> set[str]:
-        """Names under which run_set.json has the number given with the measurement's option; empty for an option
-        without a number."""
+        """Names in run_set.json of the numbers that the measurement's command-line option sets, such as num_steps;
+        empty where it takes no number."""
         return set() if self.option is None or self.option.member is None else {self.option.member}
 
     def check(self, workload: WorkloadConfig) -> None:
@@ -161,16 +163,16 @@ class Kind:
         return True
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-        """Return the measurement's `options`, such as a number of samples, adjusted to configurations of these
-        `sizes`: global batch size and training samples.
+        """Return the measurement's `options`, such as a number of samples, adjusted to the configurations; `sizes`
+        are (global batch size, number of training samples) of each.
 
         Raises ConfigError where the options cannot be adjusted.
         """
         return options
 
     def repetitions(self, config: RunConfig, asked: int | None) -> int:
-        """Return the number of repetitions of a new run set. Raises HarnessError (exit 2) where `asked` is too low or
-        too high."""
+        """Return the number of repetitions of a new run set: the number `asked` for, or the usual one where that is
+        None. Raises HarnessError (exit 2) where it is too low or too high."""
         if asked is not None and asked < self.min_repetitions:
             raise HarnessError(
                 f"-n is {asked}, but --{self.name} measures in at least {self.min_repetitions} processes, to know "
@@ -186,13 +188,13 @@ class Kind:
         return config.workload.runtime.ranks
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
-        """Return the job of repetition `index` of a run set: `members` are fields of every measurement's job, `more`
-        those of this one's."""
+        """Return the job of repetition `index` of a run set: `members` are the fields that the jobs of all kinds of
+        measurement have, `more` the fields of this kind's."""
         return self.job(**members, **more)
 
     def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:
-        """Return a definition's tables with the values that autotuning chose by timing for this kind of measurement
-        only."""
+        """Return a benchmark definition (TOML tables) with the values that autotuning chose; unchanged for most kinds
+        of measurement."""
         return dict(tables)
 
     def num_ranks(self, job: Job) -> int:
@@ -206,12 +208,13 @@ class Kind:
         return local_device(runtime.device, num_ranks)
 
     def remarks(self, config: RunConfig) -> list[str]:
-        """Return the lines to print for the user before the first repetition of a run set."""
+        """Return lines that are printed for the user before the first repetition of a run set; none for most kinds of
+        measurement."""
         return []
 
     def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
-        """Return the numbers of steps and evaluations of one process, for training and evaluation samples `sizes`;
-        None where they are unknown."""
+        """Return the numbers of training steps and evaluations of one process, where `sizes` are the numbers of
+        training and evaluation samples; None where they are unknown."""
         return None
 
 

@@ -10,7 +10,8 @@ from reference_models.training.workload import peak_reserved_bytes
 
 
 class PeaksCompanion(Companion):
-    """Reads peak memory, once the measurement is over: of the processes of all ranks, and of rank 0's device."""
+    """Companion (observer of a process that trains) that reads peak memory when the measurement is over: of the
+    processes of all ranks, and of rank 0's device."""
 
     def after(self) -> Mapping[str, Any]:
         world, workload = self.process.world, self.process.workload

@@ -46,8 +46,8 @@ def write_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of a split's samples, by the weights in a folder, to `output`, which is complete or absent;
-    return their summary.
+    """Write the logits of a split's samples, by the weights in a folder, to the Parquet file `output`, completely or
+    not at all; return a summary of the predictions.
 
     Columns: `row` int64, the sample's number in the split from 0; `label` uint8, or float32 for soft labels; `logit`
     float32, before the sigmoid. Raises ConfigError for a model whose answer is not one logit, HarnessError and
@@ -87,7 +87,8 @@ def write_file_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of a file's rows, which need no label, by the weights in a folder; return their summary.
+    """Write the logits of a file's rows, which need no label, by the weights in a folder; return a summary of the
+    predictions.
 
     Values become ids by the dictionaries beside the prepared data in `data_dir`, on which the weights were trained.
     Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit` float32. Malformed rows

@@ -1,4 +1,5 @@
-"""Measure model quality: train a fixed number of samples in one fresh process, evaluate on the way; never a score."""
+"""Measure model quality: train on a fixed number of samples in one fresh process, and evaluate after parts of them.
+The result is never a score."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from rules.records.measured.quality import QualityProcess, QualityRecord
 from rules.records.metrics import metric_of
 
 SHARES = (1 / 4, 1 / 2, 1)
-"""Shares of the training steps after which the whole evaluation split is evaluated."""
+"""Fractions of the training steps after which the whole evaluation split is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +30,12 @@ class QualityJob(Job):
     """Job that measures model quality in one process."""
 
     num_samples: int
-    """Number of samples to train: whole batches, as `fit_samples` rounds them."""
+    """Number of samples to train on: whole batches of all configurations that are compared."""
 
 
 def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:
-    """Train each sample once, evaluate after each share of `SHARES` of the steps; return the record on rank 0, None
-    elsewhere.
+    """Train on each sample once and evaluate after each of the fractions `SHARES` of the steps; return the record on
+    rank 0, None elsewhere.
 
     Raises NotFiniteError when training diverges.
     """
@@ -79,10 +80,10 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
 
 def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-    """Return the number of samples to train, rounded up to whole batches of all configurations, so that each trains
-    the same number.
+    """Return the number of samples to train on: the requested number, rounded up to whole batches of all
+    configurations, so that each trains on equally many.
 
-    Raises ConfigError where a training split holds fewer.
+    Raises ConfigError where a configuration's training split holds fewer.
     """
     asked, multiple = options["num_samples"], math.lcm(*(batch_size for batch_size, _ in sizes))
     num_samples = -(-asked // multiple) * multiple

@@ -20,8 +20,8 @@ _PROGRESS_EVERY_BYTES = 1 << 28
 
 
 class ReadDataCompanion(Companion):
-    """Records the hashes of the data that a run has read, for rules to check, and refuses a measurement on data other
-    than its dataset's."""
+    """Companion (observer of a process that trains) that records the hashes of the data that a run has read, which
+    rules check, and refuses a measurement whose data was not that of its dataset."""
 
     def before_build(self) -> None:
         self.process.dataset.read_files.look()  # for a workload that does not name its dataset
@@ -38,11 +38,11 @@ class ReadDataCompanion(Companion):
 def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return, on rank 0, the ReadDatasetRecord fields with the hashes of the data files that the ranks opened, each
-    copy once.
+    """Return, on rank 0, the fields of a ReadDatasetRecord with the hashes of the data files that the ranks opened.
+    Files that several ranks opened on the same host are hashed once.
 
-    None on other ranks, and an empty tuple for data that is not in files. A workload that does not name its dataset
-    is taken to have read the files of `opened`, which this process opened before the run.
+    None on other ranks, and an empty tuple for data that is not in files. A workload that does not say which dataset
+    it opened is taken to have read the files of `opened`, which this process opened before the run.
     """
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()
@@ -54,7 +54,7 @@ def hash_read_data(
 
 
 def _ignore(event: Mapping[str, Any]) -> None:
-    """Ignore a progress event: only rank 0 reports progress."""
+    """Do nothing with a progress event, on ranks other than 0: only rank 0 reports progress."""
 
 
 def _copies(looked: Sequence[tuple[str, tuple[ReadFile, ...]]] | None) -> tuple[tuple[int, ...], ...]:

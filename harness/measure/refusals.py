@@ -14,8 +14,8 @@ from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
 
 TakenIdMaps = Literal["fixed", "made", "any"]
-"""Maps of ids to embedding rows that a measurement allows: fixed ones, which follow from ids only; also those made of
-training data; or any."""
+"""Maps of ids to embedding rows that a measurement allows: "fixed" ones, which do not depend on data; "made", also
+those made of training data; "any", also one made of the latent classes from which ids were generated."""
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
@@ -31,8 +31,9 @@ def refuse_untrainable(workload: WorkloadConfig) -> None:
 
 
 def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
-    """Raise ConfigError for [checkpoint] with a model or an implementation that makes no checkpoints, an interval
-    below one batch, or restores in a measurement that has none."""
+    """Raise ConfigError where [checkpoint] cannot be obeyed: the model or the implementation makes no checkpoints,
+    the interval is shorter than one batch, or checkpoints are to be restored in a measurement that does not do this.
+    """
     if workload.checkpoint is None:
         return
     refuse_without_bags(workload, "checkpoint")
@@ -79,8 +80,8 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
 
 
 def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
-    """Raise ConfigError where a measurement does not allow the data's map of ids to embedding rows; `taken` says
-    which maps it allows (fixed, also made of training data, or any)."""
+    """Raise ConfigError where a measurement does not allow the map of ids to embedding rows that the data has;
+    `taken` says which maps it allows."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):
         return
@@ -129,10 +130,10 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 
 
 def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 7) for too few sizes of a model, or sizes that span too small a factor, to fit a
-    scaling law to.
+    """Raise HarnessError (exit 7) where no scaling law (a power law of model size) can be fitted: too few sizes, or
+    too small a ratio of the largest to the smallest.
 
-    All sizes train equally many samples, so that their training FLOP compare as the FLOP of one sample.
+    All sizes train on equally many samples, so that their training FLOP per sample can be compared.
     """
     from reports.statistics.power_law import why_no_law  # processes that train do not need it
 

@@ -175,7 +175,8 @@ class RunLogWriter:
 
 
 def _caller() -> dict[str, str | int]:
-    """Return file and line number of the code that writes a log line: the first caller outside this file."""
+    """Return file and line number of the code that asked for a log line, which the line must state: the first caller
+    outside this file."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename in _NOT_CALLERS and frame.f_back is not None:
         frame = frame.f_back

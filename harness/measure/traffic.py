@@ -11,8 +11,8 @@ NUM_STEP_PAIRS = 5
 
 
 class TrafficCompanion(Companion):
-    """Counts the traffic between several ranks, where the process's record has a field for it; for a run, an
-    evaluation's traffic as well."""
+    """Companion (observer of a process that trains) that counts and times the data that several ranks exchange, where
+    the process's record has a field for this; for a run, also during an evaluation."""
 
     def after(self) -> Mapping[str, Any]:
         process, workload = self.process, self.process.workload

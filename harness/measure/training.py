@@ -54,8 +54,8 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
 
 
 class Monitor:
-    """Sends a run's progress to the parent, enforces the run's deadline, and records the time of blocks and
-    evaluations."""
+    """Sender of a run's progress to the parent process; it also enforces the run's deadline, and records the times of
+    training blocks and evaluations."""
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class Monitor:
         self._on_start()
 
     def decide(self, value: T) -> T:
-        """Return rank 0's value on every rank: decisions that depend on time must be the same on all."""
+        """Return the value that rank 0 has, on every rank: a decision that depends on time must be the same on all
+        ranks."""
         return self._world.broadcast(value)
 
     def check_deadline(self) -> None:
@@ -233,7 +234,8 @@ def describe_end(
     outcome: RunOutcome,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Return a run and how it ended, as fields of its weights' manifest; the run's log must be closed."""
+    """Return fields for the manifest of a run's weights: the run's identity, and how it ended. The run's log must be
+    closed."""
     log, trained = Path(spec.folder) / "log.txt", outcome.samples_count
     return {
         "benchmark": benchmark.name,

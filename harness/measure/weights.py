@@ -62,9 +62,10 @@ class WeightsCompanion(Companion):
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
-    """Write a run's weights to `run_folder`/weights, completely or not at all; return sizes and time, or the error.
+    """Write the final weights of a run to `run_folder`/weights, completely or not at all; return their sizes and the
+    seconds that it took, or the error.
 
-    `about` has the other members of the manifest. Weights of an earlier attempt are replaced.
+    `about` has the other fields of the weights' manifest. Weights of an earlier attempt are replaced.
     """
     started_s = time.perf_counter()
     try:

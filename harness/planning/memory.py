@@ -1,4 +1,5 @@
-"""Model the memory that runs would need, and read how much there is: of the host, and of the GPUs in use."""
+"""Compare memory sizes: model how many bytes runs would need, of the host and of the GPUs in use, and read how many
+there are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ class MemoryNeed:
 
     @property
     def problem(self) -> str | None:
-        """Sentence with the modelled need and the memory's capacity, where the need exceeds it; None where it fits,
-        or the capacity is unknown."""
+        """Sentence that says how much memory is needed (modelled) and how much there is, where the need exceeds the
+        capacity; None where it does not, or the capacity is unknown."""
         if self.held_bytes is None or self.needed_bytes <= self.held_bytes:
             return None
         where = "here" if self.of == "host" else "on the GPUs here"
@@ -109,7 +110,8 @@ def _held_splits(workload: WorkloadConfig, eval_samples: int, free_bytes: int) -
 
 
 def _read_gpus(device: str, ranks: int) -> tuple[int, int] | None:
-    """Return capacity and free bytes of the GPUs of `ranks` ranks, taken to be alike; None without a GPU."""
+    """Return the capacity and the free bytes of the GPUs of all ranks together, as if they were all like this rank's
+    GPU; None without a GPU."""
     import torch
 
     from reference_models.training.devices import find_device

@@ -41,8 +41,8 @@ from rules.records.run_set import ChoiceRecord
 
 _TIMED_STEPS = 10
 _MOST_EVALUATED = 1 << 16
-"""Most samples of the timed evaluation where synthetic data stands in for the dataset; the measured time is scaled
-up."""
+"""Largest number of samples in the timed evaluation where synthetic data stands in for the dataset; the measured time
+is scaled up to the evaluation split."""
 _FATAL = ("out of memory", "cannot start")
 
 
@@ -67,8 +67,8 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeEstimate:
-    """Modelled seconds of one process, from training steps that were timed just before on this system. A run is taken
-    never to meet its target, so that it trains for all epochs."""
+    """Modelled seconds of one training or measuring process, from training steps that were timed just before on this
+    system, and the method in words. A run is assumed never to meet its target, so that it trains for all epochs."""
 
     run_s: float
     method: str
@@ -76,28 +76,30 @@ class TimeEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Everything that `dlrmbench plan` says of a run set; None where only prepared data has the information."""
+    """Everything that `dlrmbench plan` says of a run set; fields are None where only a prepared dataset would have
+    the information."""
 
     config: RunConfig
     data_dir: Path
     data_problem: str | None
     """Reason why the benchmark's dataset cannot be read; None where it is ready."""
     is_data_made: bool
-    """Whether the benchmark's dataset is ready, or runs make it themselves."""
+    """Whether runs can start with the dataset as it is: it is ready, or is generated when the first run starts."""
     is_data_expected: bool
-    """Whether the benchmark's dataset should exist: its path was given, or its own folder exists."""
+    """Whether missing data is an error: the user gave the path of the dataset, or the dataset's own folder exists."""
     schedule: Schedule | None
     counts: ComputedCosts | None
     memory: tuple[MemoryNeed, ...]
-    """Bytes that all ranks need of each memory, that of the model first; empty where the tables' sizes are not
-    known."""
+    """Bytes that all ranks together need of each memory (host, GPUs), beginning with the memory that holds the model;
+    empty where the sizes of the embedding tables are not known."""
     time: TimeEstimate | None
     is_choosing: bool
     """Whether threads, and perhaps kernels for matrix products, are timed before the first run."""
     choice: ChoiceRecord | None
     """Threads and kernels that runs reuse from an earlier set of equal shape; None where there are none."""
     precision: str | None
-    """Sentence on bf16 against fp32 here; None unless the precision is `auto`, or bf16 on a CPU and one rank."""
+    """Sentence that compares bf16 with fp32 on this system; None unless the precision is `auto`, or bf16 on a CPU
+    with one rank."""
     problems: tuple[str, ...]
 
     @property
@@ -200,9 +202,10 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
-    """Return the rows of each embedding table, also where the numbers of samples are unknown, as for changed shapes.
+    """Return the number of rows of each embedding table, also where the numbers of samples are unknown, as for data
+    whose shape the user changed.
 
-    Raises DatasetError where only data that is missing has the rows.
+    Raises DatasetError where only a dataset that is missing would have the numbers of rows.
     """
     data = config.workload.data
     sizes, _ = read_sizes(data, locate_dataset(data, data_root))
@@ -228,8 +231,8 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
 def estimate_time(
     config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
 ) -> TimeEstimate | None:
-    """Return the time of `work` extrapolated from a few steps and one evaluation, on synthetic samples of equal shape
-    where no dataset is ready.
+    """Return the estimated time of a number of training steps and evaluations (`work`), extrapolated from a few steps
+    and one evaluation that are timed now; on synthetic samples of the same shape where no dataset is ready.
 
     None where the model cannot train on synthetic samples.
     """
@@ -337,7 +340,8 @@ def _all_problems(plan: Plan) -> list[str]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON values; names or neighbouring fields say which numbers are modelled or measured."""
+    """Return the plan of a run set as JSON values; names of fields, or neighbouring fields, say which numbers are
+    modelled and which measured."""
     return {
         "schema_version": 1,
         "benchmark": plan.config.benchmark.name,
@@ -450,7 +454,7 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
-    """Return the source of a configuration key's value as one of the words for parameters in a study (a record of
-    tables): definition, default or given."""
+    """Return the source of a configuration value as one of the words that a study (record of findings and tables) has
+    for it: definition, default or given."""
     source = config.values()[key]["source"]
     return source if source in _NOT_GIVEN else "given"

@@ -74,8 +74,8 @@ def plan_sweep(
 def estimate_process(
     kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
 ) -> TimeEstimate | None:
-    """Return the time of one process modelled from a few steps, measured now; None for several ranks, for GPUs, and
-    for data of unknown size."""
+    """Return the estimated time of one process of a measurement, from a few steps that are timed now; None for
+    several ranks, for GPUs, and for data of unknown size."""
     runtime, work = config.workload.runtime, _work(kind, options, config, data_root)
     if work is None or runtime.ranks > 1 or runtime.device != "cpu":
         return None
@@ -85,8 +85,8 @@ def estimate_process(
 
 
 def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | None) -> int:
-    """Return the number of shapes for which threads, and perhaps kernels or workers, are timed before the first run
-    of a sweep."""
+    """Return how often autotuning must time threads (and perhaps kernels or workers) before the first run of a sweep:
+    once for each shape without an earlier choice."""
     keys = set[str]()
     for _, config in configs:
         candidates = to_be_timed(config, locate_dataset(config.workload.data, data_root))

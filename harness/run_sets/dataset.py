@@ -47,7 +47,8 @@ def ensure_dataset(
 
 
 _MOST_LOOKS = 500
-"""Most columns of a dataset whose statistics a run set's record keeps; the dataset's manifest has those of all."""
+"""Largest number of a dataset's columns whose statistics a run set's record keeps; the dataset's manifest has those
+of all columns."""
 _MOST_REMARKS = 50
 
 
@@ -58,8 +59,8 @@ def dataset_record(data_dir: Path) -> dict[str, Any]:
 
 
 def _read_look(manifest: Path) -> DataLookRecord | None:
-    """Return the statistics from the preparation of the dataset; None for data that was not prepared here (generated,
-    or MLPerf's files read in place), or an edited manifest."""
+    """Return the statistics that the preparation of a dataset wrote into its manifest; None where there are none
+    (data that was generated, or MLPerf's files read in place) or the manifest was edited."""
     found = read_json(manifest) if manifest.is_file() else {}
     columns, remarks = found.get("columns"), found.get("remarks", [])
     if not isinstance(columns, list) or not isinstance(remarks, list):
@@ -83,11 +84,11 @@ def _read_digest(folder: Path) -> Any:
 
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
-    """Return the dataset's folder that the record of the run set `owner` names, where that folder holds the run set's
-    data; None where it is missing or incomplete, or the data is not in a folder.
+    """Return the folder of the dataset on which the run set in the folder `owner` was measured, as its record names
+    it; None where that folder is missing or incomplete, or the data is not in a folder.
 
     A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit 8) where the
-    folder holds other data or a damaged manifest.
+    folder now holds other data or a damaged manifest.
     """
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
@@ -104,8 +105,8 @@ def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Pat
 
 
 def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owner: Path) -> None:
-    """Raise HarnessError (exit 8) where the dataset's digest `found` in a folder differs from that of the run set
-    `owner`'s data."""
+    """Raise HarnessError (exit 8) where the digest `found` of the dataset in `folder` differs from the one that the
+    run set in the folder `owner` recorded; unknown digests pass."""
     if None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
         raise HarnessError(
             f"{folder}: holds other data (digest {str(found)[:12]}) than {owner} was measured on "
@@ -116,7 +117,8 @@ def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owne
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a dataset's folder holds more than a lock file, all that a failed preparation leaves there."""
+    """Return whether a dataset's folder holds any file besides its lock file, which alone remains where a preparation
+    failed early."""
     return folder.is_dir() and any(path.name != _LOCK for path in folder.iterdir())
 
 
@@ -126,7 +128,8 @@ def is_generated(data: DataConfig, folder: Path) -> bool:
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
-    """Return advice on how to get a missing dataset; `benchmark` names the definition, `root` is --data."""
+    """Return advice on how to get a missing dataset; `benchmark` is the definition's name, and `root` the folder
+    given with --data, in the command that the advice names."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
     spec = find_data(data.kind)
     if spec.generate is not None:
@@ -163,11 +166,11 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Lock a folder for data, such as a dataset's or one inside that (which may be a stranger's), while its contents
-    are made.
+    """Lock a folder of data while this process makes its contents: a dataset's own folder or one inside a dataset,
+    which may be a stranger's. A second process waits.
 
-    Raises HarnessError (exit 8) where the folder is a link, which may lead to a folder of the user's, a file or a
-    pipe; and where the `dataset` that it is in is a link, as a folder of datasets may hold one.
+    Raises HarnessError (exit 8) where the folder is a file, a pipe or a link, which may lead to a folder of the
+    user's; and where `dataset`, the folder that contains it, is a link.
     """
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(

@@ -29,16 +29,16 @@ T = TypeVar("T", StudyRecord, CalibrationRecord)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """Environment check and system load of a measurement without a run set. (A run set has the check in run_set.json,
-    and each process's record has its load.)"""
+    """Environment check and system load of a measurement that makes no run set, for its record. (A run set has the
+    check in run_set.json, and the load in each process's record.)"""
 
     preflight: tuple[PreflightCheck, ...]
     loads: list[LoadRecord] = field(default_factory=list)
 
     @classmethod
     def check(cls, data: Path | None = None, output: Path | None = None) -> "Environment":
-        """Return the result of the environment check, and print its warnings on standard error; `data` and `output`
-        are the folders in use."""
+        """Check the environment and print the warnings on standard error; return the results. `data` and `output` are
+        the folders of datasets and results that the measurement uses."""
         checks = run_checks(data, output)
         warn(checks)
         return cls(preflight=checks)
@@ -51,7 +51,8 @@ class Environment:
         self.loads.append(watch.end())
 
     def put_on(self, record: T) -> T:
-        """Return a measurement's record with the environment check and the system's loads added."""
+        """Return a measurement's record with the results of the environment check, and the loads of the system, added
+        to it."""
         return msgspec.structs.replace(record, preflight=self.preflight, loads=tuple(self.loads))
 
 

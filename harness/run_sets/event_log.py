@@ -1,6 +1,7 @@
-"""Write the event stream of --log-to: one line of JSON per event, by the process that starts runs.
+"""Write the events of an experiment to the file of --log-to, one line of JSON per event. Only the process that starts
+runs writes.
 
-Worker processes do not write to it and never wait for it: they send the same events as for progress.
+A worker process never waits for the file: it sends its parent the same events as for the progress display.
 """
 
 import os
@@ -51,14 +52,15 @@ class _Stream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventLog:
-    """Log of an experiment's events, or of one repetition's; nothing is written where --log-to names no file."""
+    """Writer of the events of an experiment, or of one repetition, to the file of --log-to; writes nothing where that
+    is not given."""
 
     stream: _Stream | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of every event that identify its source, such as the experiment and the repetition."""
+    """Fields that each event has to identify where it comes from, such as the experiment and the repetition."""
 
     def of(self, **about: Any) -> "EventLog":
-        """Return a log with the same file whose events have further identifying fields."""
+        """Return a log that writes to the same file, and adds further identifying fields to each event."""
         return replace(self, about={**self.about, **about})
 
     def write(self, event: str, values: Mapping[str, Any] | None = None) -> None:
@@ -89,8 +91,8 @@ def open_event_log(path: Path | None, folder: Path) -> EventLog:
 
 
 def quantity_of(record: object) -> dict[str, Any]:
-    """Return the measured quantity, such as samples per second, of one repetition's record, by the quantity's name.
-    For a run the result also has its status and reason."""
+    """Return the value that one repetition measured, such as samples per second, by the name of the quantity, from
+    the repetition's record; for a run, also its status and reason."""
     if not isinstance(record, Measurement):
         return {}
     status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}

@@ -47,7 +47,7 @@ from rules.tree.attempts import RECORD_FILE
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
 LOAD_FILE = "load.json"
-"""Name of the file with the system's load during a repetition, until the load is moved into the repetition's
+"""Name of the file that holds the system's load during a repetition until the load is added to the repetition's
 record."""
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
@@ -92,7 +92,7 @@ class RunSet:
         return dict(sorted((int(match[1]), path) for path, match in named.items() if match))
 
     def commit(self, index: int, attempt: Path) -> Path:
-        """Make a run permanent by one rename of its finished log to result_<i>.txt."""
+        """Make a run permanent: rename its finished log to result_<i>.txt."""
         target = self.result(index)
         (attempt / "log.txt").rename(target)
         sync_folder(target.parent)
@@ -129,8 +129,8 @@ class RunSet:
         _add_members(path, observation, RunRecord)
 
     def _link(self, path: Path) -> None:
-        """Append a run's record to the run set's hash chain; do nothing in a set of an earlier version, which has no
-        chain."""
+        """Append the record of a run to the run set's hash chain, in which each record has the digest of the one
+        before it; do nothing in a run set of an earlier version, which has no chain."""
         last = self.extra / LAST_FILE
         if not last.is_file():
             return
@@ -182,8 +182,8 @@ def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:
 
 
 def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
-    """Return a warning that another version of dlrmbench began the run set than this process runs; None where it is
-    the same, or unknown."""
+    """Return a warning where the run set was begun by another version of dlrmbench's code than this process runs;
+    None where it was the same, or is unknown."""
     if record.code_sha256 in (None, code_sha256()):
         return None
     begun, here = (
@@ -239,7 +239,8 @@ def _write_run(
 
 
 def is_finished(log: RunLog) -> bool:
-    """Return whether a log shows a run that ended by itself: successful, or not converged."""
+    """Return whether a log shows that the run ended by itself, with success or without having converged, and was not
+    interrupted."""
     stop = log.last(keys.RUN_STOP)
     if stop is None or log.num_unparsed:
         return False
@@ -283,9 +284,9 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
 
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
-    """Hold the run set's lock while the caller's block runs; the kernel releases it however this process ends. Raises
-    HarnessError: exit 2 where another process holds the lock, 8 where links would redirect writes to another
-    place."""
+    """Hold the run set's lock while the caller's block runs; the operating system releases the lock however this
+    process ends. Raises HarnessError: exit 2 where another process holds the lock, 8 where links inside the folder
+    would redirect writes to another place."""
     with hold_lock(run_set.extra / LOCK_FILE, run_set.folder):
         yield
 
@@ -303,8 +304,8 @@ def hold_lock(path: Path, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def hold_alone(path: Path, words: str) -> Iterator[None]:
-    """Hold the lock of a lock file. Raises HarnessError: exit 2, with `words`, when another process holds it, 8 for a
-    link."""
+    """Hold the lock of the lock file `path` while the caller's block runs. Raises HarnessError: exit 2, with the
+    message `words`, where another process holds it; 8 where the file is a link."""
     descriptor = open_lock(path)
     try:
         try:

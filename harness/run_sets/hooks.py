@@ -24,13 +24,13 @@ _NAMES: tuple[HookName, ...] = ("prepare", "cleanup", "power-command")
 
 
 class HookError(HarnessError):
-    """Error of a failed command of --prepare or --cleanup, so that a measurement may lack the conditions that its
-    user wanted."""
+    """Error of a failed command of --prepare or --cleanup. It ends the experiment, since measurements might lack the
+    conditions that the user wanted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """User's shell commands around every repetition; None for each that was not given."""
+    """User's shell commands before, after and during every repetition; None for each command that was not given."""
 
     prepare: str | None = None
     cleanup: str | None = None
@@ -47,8 +47,8 @@ class Hooks:
 
     @property
     def asked(self) -> dict[HookName, str]:
-        """User's shell commands by the name of their hook (prepare, cleanup, power-command), without those that were
-        not given."""
+        """User's shell commands by the name of their option (prepare, cleanup, power-command), without those that
+        were not given."""
         return {name: command for name in _NAMES if (command := getattr(self, name.replace("-", "_"))) is not None}
 
     def run(

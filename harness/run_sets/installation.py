@@ -5,8 +5,8 @@ compares; the workers of one configuration are the other installation's, so code
 its own. The two installations share only versioned formats: the query and answer here, the job's file
 (`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
 
-The other interpreter starts it as `python -P -m harness.run_sets.installation`, with the query as JSON on standard
-input.
+The other interpreter runs this module, as `python -P -m harness.run_sets.installation`, with the query as JSON on
+standard input.
 """
 
 import json
@@ -39,8 +39,8 @@ _MODULE = "harness.run_sets.installation"
 
 
 class InstallationQuery(Record, frozen=True, kw_only=True):
-    """Query to another installation of dlrmbench: the resolved definition that is about to run, and the given
-    submission fields."""
+    """Query to another installation of dlrmbench, about the resolved benchmark definition that it is to run and the
+    submission fields that the user gave."""
 
     tables: dict[str, Any]
     definition_path: str
@@ -48,8 +48,8 @@ class InstallationQuery(Record, frozen=True, kw_only=True):
 
 
 class InstallationRecord(Record, frozen=True, kw_only=True):
-    """Answer of an installation of dlrmbench: its code, environment and system, and the digest that it computes for
-    the definition."""
+    """Answer of an installation of dlrmbench to a query: its code, environment and system, and the digest that it
+    computes for the definition."""
 
     harness_version: str
     code_sha256: Sha256
@@ -187,8 +187,8 @@ def answer(text: str) -> str:
 
 
 def main() -> int:
-    """Answer another installation's query on standard input in one line; return an exit code that tells why it cannot
-    be answered."""
+    """Answer another installation's query, read from standard input, in one line on standard output; return the exit
+    code, which tells the reason where the query cannot be answered."""
     return explain_and_end(lambda: sys.stdout.write(answer(sys.stdin.read()) + "\n"))
 
 

@@ -1,5 +1,5 @@
-"""Make the result of a repetition permanent in one of three ways: as a run's log, as one record of several, or as the
-only record."""
+"""Store the results of repetitions in run sets, in one of three ways: logs of runs, several records, or a single
+record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,44 +26,48 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptOutcome:
-    """Result of keeping a repetition's files: a record, an error, or both; neither after an interruption."""
+    """Outcome of a repetition whose files have been stored: a record, an error, or both; neither after an
+    interruption."""
 
     words: str
-    """Final words on the repetition's progress line; empty where the record says everything."""
+    """Last words of the repetition's progress display; empty where the record says everything."""
     record: Document | None = None
     """Record of the kept repetition; None where the repetition has no result."""
     error: HarnessError | None = None
-    """Reason why the repetition has no result; or an error after the result, which is then kept and not repeated."""
+    """Error that left the repetition without a result; where `record` is not None, an error that came after the
+    result, which is kept and not measured again."""
 
 
 class Keeper(Protocol):
-    """Keeps the repetitions of one measurement in one run set. All methods but `is_done` require the set's lock."""
+    """Keeper: stores the repetitions of one kind of measurement in one run set. The run set's lock must be held for
+    all methods but `is_done`."""
 
     def is_done(self, index: int) -> bool:
         """Return whether repetition `index` is complete; changes nothing."""
 
     def recover(self, index: int) -> bool:
-        """Keep or record repetition `index` if a crash left it unfinished, and return whether it is complete."""
+        """Store repetition `index` or, for a run, record its interruption, where a crash left it unfinished; return
+        whether the repetition is complete."""
 
     def open(self, index: int) -> Path:
         """Create the folder for a repetition that is about to run; return its path."""
 
     def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
-        """Keep the results in a repetition's folder and return them; `resume` is the command that completes the
-        experiment."""
+        """Store the results in the folder of a repetition whose worker process has ended as `end` says; return the
+        outcome. `resume` is the command that completes the experiment, for messages."""
 
     def gather(self) -> None:
         """Combine the results of all repetitions of the run set in one file, where its kind of measurement has
         one."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
-        """Return the progress display of a repetition; `outlook` is the repetition's position among all repetitions
-        of the command."""
+        """Return the progress display of repetition `index`; `outlook` is the repetition's position among all that
+        the command makes, with estimates of their times."""
 
 
 class LogKeeper:
-    """Keeps runs to the target: every attempt stays, and the rename of a finished log to result_<i>.txt makes it a
-    run."""
+    """Keeper of runs to the target. Every attempt at a run stays in its folder; renaming the finished log of one to
+    result_<i>.txt makes it the run."""
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
         self._set, self._record = run_set, record
@@ -115,7 +119,8 @@ class LogKeeper:
         return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
-        """Return the name of a run in messages, numbered from 0 like its log file."""
+        """Return the name of a run for messages: its number, from 0 as in its log's file name, and its position, from
+        1."""
         return f"run {index} ({index + 1} of {self._record.num_runs})"
 
 
@@ -126,7 +131,8 @@ def _show_frames(end: WorkerEnd) -> str:
 
 
 def find_lost(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
-    """Return the error of a complete run that lacks requested weights or checkpoints; None where the run has them."""
+    """Return an error where a complete run lacks its weights or checkpoints, which could not be written; None where
+    it has all that was requested."""
     for kept, name in ((ended.weights, "weights"), (ended.checkpoints, "checkpoints")):
         if kept is not None and kept.error is not None:
             code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
@@ -144,10 +150,10 @@ def _describe_end(record: RunRecord, metric: Metric) -> str:
 
 
 class RecordKeeper:
-    """Keeps the record of each of several measuring processes in its own folder, and all records in
-    extra/<kind>.json.
+    """Keeper of a measurement in several processes: each process's record is in a folder of its own, and all records
+    together are in extra/<kind>.json.
 
-    An interrupted process is measured again from the beginning.
+    A process that was interrupted measures again from the beginning.
     """
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
@@ -202,7 +208,7 @@ class RecordKeeper:
         """Write the combined record of the processes that have measured, up to the first one that is missing.
 
         Later records wait for the missing one, since the seed of a process is identified by its position. Raises
-        HarnessError without a first process.
+        HarnessError where the first process has no record.
         """
         done = takewhile(self.is_done, range(1, self._num_runs))
         found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]
@@ -218,8 +224,8 @@ class RecordKeeper:
 
 
 class OnlyRecordKeeper(RecordKeeper):
-    """Keeps the record of a measurement with a single process, in extra/<kind>.json, and the process's folder next to
-    it."""
+    """Keeper of a measurement in a single process: its record is extra/<kind>.json, and its folder is beside that
+    file."""
 
     def folder(self, index: int) -> Path:
         return self._set.extra / self._kind.name
@@ -246,5 +252,5 @@ KEEPERS: Mapping[str, type[LogKeeper] | type[RecordKeeper]] = {
 
 
 def find_keeper(kind: Kind, run_set: RunSet, record: RunSetRecord) -> Keeper:
-    """Return the keeper, which makes results permanent, for the repetitions of a kind of measurement in a run set."""
+    """Return the keeper for a kind of measurement in a run set: the object that stores the results of repetitions."""
     return KEEPERS[kind.keeper](run_set, record, kind)

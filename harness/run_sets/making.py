@@ -1,4 +1,5 @@
-"""Describe how a study was made, for the study's record: command, code, processor, and the digests of inputs."""
+"""Describe how a study (findings and tables) was made, for its record: command, code, processor, environment, and the
+digests of input files."""
 
 import hashlib
 import shlex
@@ -20,7 +21,8 @@ _BLOCK = 1 << 20
 
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
-    """Return how this process makes a study: by the words of `command`, from the files `inputs`.
+    """Return a description of how this process makes a study (findings and tables): by the command line `command`,
+    from the files `inputs`.
 
     A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
     """
@@ -38,8 +40,8 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
 
 def making_of(record: ExperimentRecord, member: RunSetRecord | None) -> MadeRecord | None:
-    """Return the record of how an experiment's study was made; `member` is one of the experiment's run sets. None
-    where that is unknown."""
+    """Return a description of how the study of an experiment was made, from the records of the experiment and of one
+    of its run sets, `member`; None where there is no run set, or its code is unknown."""
     if member is None or member.code_sha256 is None:
         return None
     fields = member.system.fields

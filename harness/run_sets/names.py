@@ -44,8 +44,8 @@ def link_latest(folder: Path) -> None:
 
 
 def unlink_latest(folder: Path) -> None:
-    """Point the link `latest`, where it leads to a run set without any run, back to the newest other set; remove it
-    if there is none."""
+    """Point the link `latest` back to the newest other run set or experiment, where it leads to `folder`, in which
+    nothing was measured; remove the link if there is no other."""
     link = folder.parent / LATEST
     if not link.is_symlink() or link.readlink() != Path(folder.name):
         return
@@ -82,9 +82,11 @@ def led_to(word: str, *results: Path) -> str:
 
 
 def refuse_missing(paths: Iterable[Path]) -> None:
-    """Raise InputError for the first word that is neither a path nor a run set's name, suggesting similar names.
+    """Raise InputError for the first of `paths` that is neither an existing path nor the name of a run set, with
+    similar names as a suggestion.
 
-    A word that can only be a path, such as an exported file or one with folders, is left to its reader.
+    Words that can only be paths (with a folder, or of a JSON file) are not checked: the code that reads them reports
+    their errors.
     """
     for path in paths:
         word = str(path)
@@ -208,8 +210,8 @@ def _packaged_set(folder: Path) -> Path:
 
 
 def _find_set(text: str) -> tuple[Path, int | None, int | None]:
-    """Return SET, RUN and N of a name SET:RUN@N, which are not split where a folder has the whole text as its
-    name."""
+    """Return the parts of a name SET:RUN@N: the folder of the run set, the number of the run, and that of its
+    checkpoint. A text that as a whole is the name of a folder or a run set is not split: RUN and N are then None."""
     if (folder := _named(text)) is not None:
         if (said := not_one_set(folder)) is not None:
             raise HarnessError(f"weights {printable(text)}: {said}", ExitCode.INPUT)

@@ -12,9 +12,9 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield ("model" or "implementation", name) for code that is not dlrmbench's own, from all definitions in the
-    folder of a run set or an experiment, or in its subfolders, such as those of the pair that a search measures at
-    its end."""
+    """Yield ("model" or "implementation", name) for each user's model or implementation that is not dlrmbench's own.
+    All benchmark definitions in the folder of a run set or an experiment, and in folders up to two levels below it,
+    are read."""
     for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))
@@ -23,8 +23,8 @@ def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Return the message that says how to resume a run set whose definition names code that is not dlrmbench's
-    own."""
+    """Return the message that names the command to resume a run set whose definition names a model or an
+    implementation that is not dlrmbench's own."""
     words = " ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
     return (
         f"{folder}: was made with code that is not dlrmbench's own. To run it, name it again: "
@@ -37,8 +37,8 @@ def refuse_outside_code(
     allowed: Mapping[str, Collection[str]],
     explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
 ) -> None:
-    """Refuse to run code of another package or file that only the run set names, since a stranger may have made the
-    set.
+    """Raise HarnessError where a run set names a model or an implementation of another package or file that its user
+    has not named with the present command (`allowed`): a stranger may have made the run set.
 
     `explain` makes the message from the folder and the missing ("model" or "implementation", name) pairs.
     """

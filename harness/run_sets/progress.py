@@ -19,26 +19,25 @@ class ProgressDisplay(Protocol):
         """Show a progress event of the repetition's process."""
 
     def finish(self, text: str) -> None:
-        """Show how the repetition ended, if `text` says something."""
+        """Show `text`, how the repetition ended; show nothing where it is empty."""
 
 
 class Outlook(NamedTuple):
-    """Position of a repetition among all that a command makes, and their durations so far, for estimates of the time
-    left."""
+    """Position of a repetition among all that a command makes, with durations to estimate the time left from."""
 
     number: int
     total: int
     label: str = ""
     """Label of the repetition's configuration; empty where the experiment has only one configuration."""
     usual_s: float | None = None
-    """Mean seconds of this configuration's earlier repetitions, or of the others' before its first one; None before
-    any has ended."""
+    """Mean seconds of the earlier repetitions of the same configuration; before its first one, of those of the other
+    configurations. None before any repetition has ended."""
     later_s: float | None = None
     """Expected seconds of all later repetitions; None before the first repetition has ended."""
 
     def row(self, share: float, elapsed_s: float, what: str) -> StatusRow:
-        """Return the status row of the command's repetitions, when `share` of the present one is done after
-        `elapsed_s` seconds."""
+        """Return the status row for all repetitions of the command: the fraction done, and an estimate of the time
+        left. The fraction `share` of the present repetition has been done in `elapsed_s` seconds."""
         parts: tuple[str, ...] = ()
         if self.usual_s is not None and self.later_s is not None:
             left_s = max(self.usual_s - elapsed_s, 0.0) + self.later_s
@@ -46,13 +45,13 @@ class Outlook(NamedTuple):
         return StatusRow(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
 
     def share(self, elapsed_s: float) -> float | None:
-        """Return the estimated share of the present repetition that is done, from the usual duration; None where that
-        is unknown."""
+        """Return the estimated fraction of the present repetition that is done after `elapsed_s` seconds, from the
+        mean duration of earlier ones; None where there are none."""
         return min(elapsed_s / self.usual_s, 0.99) if self.usual_s else None
 
 
 ALONE = Outlook(number=1, total=1)
-"""Position of a repetition that is the only one of its command, or is shown as if it were."""
+"""Position that is used for a repetition which is the only one of its command, or runs at the same time as others."""
 
 
 class RunProgress:
@@ -145,7 +144,8 @@ class MeasuringProgress:
             self._show(event["doing"])
 
     def finish(self, text: str) -> None:
-        """Remove the measurement's progress display from a terminal; its result is shown elsewhere."""
+        """Remove the measurement's progress display from a terminal; `text` is not shown, since the command prints
+        the measured value itself."""
         self._line.finish()
 
     def _show(self, doing: str) -> None:
@@ -159,8 +159,8 @@ class MeasuringProgress:
 
 @contextmanager
 def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yield a callback for the progress of `generate`, which makes a dataset; the status line appears with the first
-    samples, so only if some are generated."""
+    """Yield a callback that shows how many samples of a dataset have been generated. The status line appears with the
+    first call, so not at all where the dataset exists already."""
     total = (data.train_samples or 0) + (data.eval_samples or 0)
     line = StatusLine(quiet=quiet)
     done = 0

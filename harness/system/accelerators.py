@@ -12,8 +12,8 @@ from harness.system.resources import ROOT, read_text, run_for_output
 
 _NVIDIA = "0x10de"
 _DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
-"""PCI device classes of accelerators: first that of VGA controllers; then those of 3D controllers and of processing
-accelerators."""
+"""PCI device classes that accelerators may have: `_DISPLAY` for VGA controllers; `_COMPUTE` for 3D controllers and
+for processing accelerators."""
 NOWHERE = "no driver, no PCI bus"
 _SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pcie.link.width.max", "driver_version")
 
@@ -52,7 +52,7 @@ class Accelerator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerators:
-    """All accelerators that the driver or the PCI bus lists, and the source of the list."""
+    """Accelerators of this system that the driver or the PCI bus lists, with the source of the list."""
 
     devices: tuple[Accelerator, ...]
     driver_version: str | None

@@ -57,10 +57,10 @@ def describe_code() -> "CodeRecord":
 
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
-    """Return the git commit of the checkout that contains `package`, or from which it was built, and whether its
-    files differed from the commit.
+    """Return the git commit of dlrmbench's code, and whether files differed from that commit: of the checkout that
+    contains `package`, or of the checkout from which an installed copy was built.
 
-    Either is None where it is unknown.
+    Each of the two is None where it is unknown.
     """
     checkout = package.parent
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
@@ -81,8 +81,8 @@ def _read_stamp(path: Path) -> dict[str, Any]:
 
 
 def other_path_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` for another Python interpreter, without paths of this one, so that it imports its own
-    packages."""
+    """Return the environment variables `environ` for starting another Python interpreter, without the paths that
+    would make it import this interpreter's packages."""
     variables = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     return {**variables, "PYTHONSAFEPATH": "1"}
 
@@ -91,8 +91,8 @@ def safe_path_variables() -> dict[str, str]:
     """Return environment variables with which child processes import the same code as this process, and nothing from
     the current folder.
 
-    `python -m harness` at the top of a checkout found its code in the current folder, which is then added to
-    PYTHONPATH.
+    Where this process was started as `python -m harness` in a checkout, and so found its code in the current folder,
+    that folder is added to PYTHONPATH.
     """
     variables = {"PYTHONSAFEPATH": "1"}
     root = str(_PACKAGE.parent)

@@ -29,8 +29,8 @@ _NOT_UNIQUE = re.compile(r"\((r|tm|c)\)|[®™©]|\b(cpu|processor|\d+-core)\b|@
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDescription:
-    """System description: MLPerf's 33 `fields`, and the `provenance` of each: 'detected (…)', 'given (…)' or 'unknown
-    …'."""
+    """System description with the values of MLPerf's 33 `fields` and, for each, its `provenance`: 'detected (…)',
+    'given (…)' or 'unknown …'."""
 
     fields: Mapping[str, str]
     provenance: Mapping[str, str]
@@ -41,9 +41,9 @@ def describe_system(
 ) -> SystemDescription:
     """Return the system's description: every field that can be detected, and given values in place of detected ones.
 
-    `given` comes from make_submission_fields; other keys than the 33 (platform) belong to the log and are left out.
-    Without a given system name, one is made of the accelerators (of the processors where there are none or the run's
-    `device` is 'cpu') and the framework.
+    `given` are the values that make_submission_fields returns; the key `platform`, which is not one of the 33 fields,
+    is for the log and is left out. Where no system name is given, one is made of the accelerators (of the processors
+    where there are none or the run's `device` is 'cpu') and the framework.
     """
     accelerators = read_accelerators(root)
     detected = (
@@ -89,7 +89,7 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
     """Write the system's description to `<folder>/<name>.json` atomically, with the 33 fields as strings. Returns its
     path.
 
-    `name` is by default the one that `make_system_slug` makes of hardware and software.
+    Without `name`, `make_system_slug` makes one of the hardware and the software.
     """
     path = folder / f"{name or make_system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)

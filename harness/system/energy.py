@@ -31,8 +31,8 @@ _POWERCAP = Path("sys/class/powercap")
 
 
 class EnergyCounter:
-    """Accumulates an energy counter in units of `unit_j` joules from this object's creation; the counter wraps at
-    `range_units`."""
+    """Energy counter whose advance since this object's creation is summed. `read` returns its value in units of
+    `unit_j` joules; after `range_units` units it wraps to 0."""
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
         self.name, self.source, self.energy_j = name, source, 0.0
@@ -42,8 +42,8 @@ class EnergyCounter:
         self._last, self._total = read(), 0
 
     def update(self) -> None:
-        """Read the energy counter and add its advance; it must be called at least once per wrap of the counter.
-        Raises OSError where reading fails."""
+        """Read the energy counter and add the energy since the last reading; must be called at least once per wrap of
+        the counter. Raises OSError where reading fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j
@@ -96,11 +96,11 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Return the RAPL energy counters of CPU packages and, where separate, of their memory, and the gaps: parts that
-    are not measured, with reasons. `core` and `uncore` are part of a package.
+    """Return the RAPL energy counters of CPU packages and, where separate, of their memory, and a list of what cannot
+    be measured, with reasons. RAPL's domains `core` and `uncore` are parts of a package and are left out.
 
-    AMD's processors have the same names (Linux 5.8 and later). `psys` counts the whole platform, packages included,
-    and is left out.
+    AMD's processors have the same domain names (Linux 5.8 and later). `psys` counts the whole platform, packages
+    included, and is left out as well.
     """
     folder = root / _POWERCAP
     zones = sorted(folder.glob("intel-rapl:*")) if folder.is_dir() else []
@@ -127,8 +127,8 @@ def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
 def find_nvml(
     device: str, nvml: Any = None, uuid_of: Callable[[str], str] | None = None
 ) -> tuple[list[Counter], list[EnergyGap]]:
-    """Return the energy counter of the accelerator that `device` names (cuda or cuda:N), or none and the reason as a
-    gap."""
+    """Return the energy counter of the accelerator that `device` names (cuda or cuda:N); where there is none, an
+    empty list and the reason why its energy cannot be measured."""
     what = f"accelerator {device}"
     if nvml is None:
         try:
@@ -269,10 +269,11 @@ class EnergyMeter:
 
 
 def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the energy of all ranks, combined, on rank 0; this rank's own elsewhere. Every rank must call it.
+    """Return on rank 0 the energy of all ranks together, on other ranks their own energy. Every rank must call this
+    function.
 
     Each CPU package of a host and each accelerator counts once, however many ranks read it. Ranks without a counter
-    are in `not_measured`; None where a rank's meter was never started.
+    are listed in `not_measured`; None where a rank's meter was never started.
     """
     if world.size == 1:
         return energy

@@ -98,8 +98,8 @@ def read_processors(root: Path = ROOT) -> Processors:
 
 
 def read_processor_numbers(root: Path = ROOT) -> str | None:
-    """Return an x86 processor's vendor, family and model, such as "AuthenticAMD family 25 model 1"; None
-    elsewhere."""
+    """Return an x86 processor's vendor, family and model, such as "AuthenticAMD family 25 model 1"; None for other
+    processors."""
     found = [cpuinfo(root, name) for name in ("vendor_id", "cpu family", "model")]
     return None if None in found else "{} family {} model {}".format(*found)
 

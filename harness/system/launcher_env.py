@@ -23,7 +23,8 @@ def world_size(environ: Mapping[str, str]) -> int | None:
 
 
 def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Set torchrun's variables of a rank from Slurm's where they are not set."""
+    """Set, in `environ`, the variables by which torchrun tells a process its rank and the number of ranks from
+    Slurm's variables, where they are not set."""
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]
@@ -33,10 +34,10 @@ def adopt_slurm(environ: MutableMapping[str, str]) -> None:
 
 
 def count_tasks_here(environ: Mapping[str, str]) -> int | None:
-    """Return the number of this Slurm step's tasks on this node, from a list such as "2(x3),1"; None where it is
-    unknown.
+    """Return the number of tasks that this Slurm step has on this node, from SLURM_STEP_TASKS_PER_NODE, a list such
+    as "2(x3),1"; None where it is unknown.
 
-    srun sets the list for the tasks that it starts; in a job's shell it is that of the whole job.
+    Only for a task that srun started: in the shell of a job the same variable describes the whole job.
     """
     if "SLURM_LOCALID" not in environ:
         return None
@@ -51,10 +52,10 @@ def count_tasks_here(environ: Mapping[str, str]) -> int | None:
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Return the name of the launcher that certainly started this process as one of several ranks; None where there
-    is none.
+    """Return the name of the launcher that started this process as one of several ranks; None where it is not certain
+    that one did.
 
-    The shell of a Slurm job has SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
+    The shell of a Slurm job has SLURM_NTASKS and SLURM_PROCID too, but is not part of a step with several tasks.
     """
     if "TORCHELASTIC_RUN_ID" in environ and "RANK" in environ:
         return "torchrun"

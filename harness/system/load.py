@@ -38,7 +38,8 @@ class LoadReading(NamedTuple):
 
 
 class LoadWatch:
-    """Watches the system's load from this object's creation to `end`; `look` may be called between at any rate."""
+    """Observer of the system's load from the creation of this object to the call of `end`; `look` may be called in
+    between, as often as desired."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root, self._clocks_mhz, self._temperatures_c = root, list[float](), list[float]()
@@ -83,7 +84,8 @@ def _others(begun: LoadReading, ended: LoadReading, duration_s: float) -> float 
 
 
 def read_load(root: Path = ROOT) -> LoadReading:
-    """Return the load average, and the processor time of all processes and of this one with its descendants."""
+    """Return a reading of the load average, the processor time of all processes, and that of this process with its
+    descendants."""
     load_avg = None
     with suppress(OSError):
         load_avg = os.getloadavg()[0]

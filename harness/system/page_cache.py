@@ -29,8 +29,8 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class PageCacheClear:
-    """Result of clearing the page cache: the method in words, and resident bytes of the files before and after (None
-    if not measurable)."""
+    """Result of clearing the page cache: whether it worked, the method in words, the bytes of the files, and how many
+    of these were in the cache before and after (None where that cannot be measured)."""
 
     cleared: bool
     method: str

@@ -43,7 +43,8 @@ class PowerCommand(threading.Thread):
         """Return the joules from `started_s` to `stopped_s` of the monotonic clock, from watts by the trapezoidal
         rule, and end the calls.
 
-        The first and the last reading of watts extend to the ends. None where `problem` has the reason.
+        Before the first and after the last reading, the watts are taken to be those of that reading. None where there
+        is no energy, for the reason in `problem`.
         """
         self.end()
         self.join(1.0)  # longer only where a process outside the group still holds the output

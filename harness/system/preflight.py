@@ -37,7 +37,8 @@ from rules.records.run_set import PreflightCheck as Check
 Status = Literal["ok", "warning", "unknown"]
 GIB = 1 << 30
 MIN_AVAILABLE_BYTES = 3 * GIB
-"""Least available memory in bytes that is no warning: peak memory of the default benchmark, rounded up."""
+"""Bytes of available memory below which the environment check warns: the peak memory of the default benchmark,
+rounded up."""
 MIN_FREE_DISK_BYTES = 5 * GIB
 MAX_LOAD_PER_CPU = 0.1
 MAX_STEAL = 0.01
@@ -152,7 +153,7 @@ def check_smt(root: Path = ROOT) -> Check:
 
 
 def check_memory(root: Path = ROOT) -> Check:
-    """Check whether the default benchmark fits in memory."""
+    """Check whether enough memory is available for the default benchmark."""
     found = read_resources(root)
     limit = "" if found.memory_limit_bytes is None else f", limit {format_bytes(found.memory_limit_bytes)}"
     return _judge(
@@ -263,8 +264,8 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Return a description of Python, if its version is unsupported, and of each package that is missing or has an
-    unsupported version; None without the installation's metadata."""
+    """Return a description of Python, where its version is unsupported, and of each required package that is missing
+    or has an unsupported version; None where the metadata of dlrmbench's installation is missing."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
@@ -282,10 +283,10 @@ def unsupported_versions() -> list[str] | None:
 
 
 def unsupported_requirements() -> list[Requirement]:
-    """Return the requirements of dlrmbench's package that are missing or out of range; those of extras may be
-    missing.
+    """Return the requirements in dlrmbench's package metadata whose installed version is missing or unsupported;
+    requirements of pip extras, which are optional, are not checked.
 
-    Raises importlib.metadata.PackageNotFoundError without the installation's metadata.
+    Raises importlib.metadata.PackageNotFoundError where the metadata is not installed.
     """
     required = [Requirement(text) for text in metadata.distribution("dlrmbench").requires or []]
     return [
@@ -338,8 +339,8 @@ def check_accelerators(found: Accelerators) -> Check:
 
 
 def check_kernels_folder(problem: str) -> Check:
-    """Return the environment check's warning that compiled kernels cannot be kept on disk, for the reason `problem`.
-    Where they can be kept, this check is left out."""
+    """Return the warning of the environment check that the folder for compiled kernels cannot be used, for the reason
+    `problem`. Not called where it can be."""
     return _judge(
         "kernels_folder",
         problem,
@@ -368,8 +369,8 @@ def _judge(
     is_known: bool = True,
     unknown_remedy: bool = False,
 ) -> Check:
-    """Return the result of an environment check. It has the remedy where it is a warning and, with `unknown_remedy`,
-    also where the system gave no answer."""
+    """Return the result of one environment check. A remedy is included where the result is a warning and, with
+    `unknown_remedy`, also where the system did not give the information."""
     status: Status = "warning" if warns else "ok" if is_known else "unknown"
     is_said = warns or (unknown_remedy and not is_known)
     return Check(name=name, value=value, status=status, why=why, remedy=remedy if is_said else "")
@@ -401,7 +402,8 @@ def _steal_share(root: Path) -> float | None:
 
 
 def _small_file(folder: Path) -> Path | None:
-    """Return the smallest of the first files in `folder`, so that dropping it from the page cache costs nothing."""
+    """Return the smallest of the first files in `folder` and its subfolders, so that dropping it from the page cache
+    costs the next reader nothing; None where there is no readable file."""
     sizes = {}
     with suppress(OSError):
         for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:

@@ -24,15 +24,15 @@ _LOOKS = {
         "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
     ),
 }
-"""Commands, by check, that list the processes or settings behind a warning; only their owner can tell what may be
-ended."""
+"""Commands that list the processes or settings behind a warning, by the name of the environment check. They end or
+change nothing: only the user can tell which processes may be ended."""
 
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
     """Return the shell commands that fix a warning of the environment check `name`, or list the processes or settings
     behind it, in order; none where no command helps.
 
-    `is_root`: write them without sudo; by default as this process runs.
+    With `is_root` the commands are written without sudo; by default that depends on whether this process is root's.
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     sudo = "" if is_root else "sudo "

@@ -151,8 +151,8 @@ def find_filesystem_type(path: Path, root: Path = ROOT) -> str | None:
 
 
 def list_cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """Return this process's folder of a cgroup controller, and the folders above it up to the mount, for cgroup v1
-    and v2 alike."""
+    """Return the folders of this process's cgroup and of the cgroups above it, up to the mount point, for one
+    controller (such as memory), with cgroup v1 and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
     for mount, mount_root, kind, options in _mounts(root):
@@ -189,9 +189,9 @@ def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> st
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """Return the lowest memory limit of this process's cgroup and the cgroups above it, and the smallest number of
-    bytes that is left below a limit, both in bytes and None without a limit. Clean file pages do not count as
-    used."""
+    """Return two numbers of bytes, each None without a limit: the lowest memory limit of this process's cgroup and
+    the cgroups above it, and the least that is left below one of these limits. Clean file pages do not count as used.
+    """
     limits, headrooms = [], []
     for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
@@ -236,8 +236,8 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
-    """Return the process's cgroup folder and its parents up to the mount point; only the mount point where the
-    process is outside."""
+    """Return the process's cgroup folder and the folders above it up to the mount point; only the mount point where
+    the cgroup is not below it."""
     inside = os.path.relpath(path, mount_root)
     folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
     return [parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount) and parent.is_dir()]

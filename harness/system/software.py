@@ -116,7 +116,8 @@ def select_environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def container(root: Path = ROOT, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the kind of container in which this process seems to run, by the runtime's traces; None without one."""
+    """Return the kind of container in which this process seems to run, as recognised by files or variables of the
+    container's runtime; None where there is no sign of a container."""
     environ = os.environ if environ is None else environ
     for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if (root / path).exists():

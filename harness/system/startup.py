@@ -14,7 +14,7 @@ _MAX_BYTES = 1 << 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartupFile:
-    """A file that Python runs at start-up: `kind` is sitecustomize, usercustomize or pth."""
+    """File that Python runs at start-up, before dlrmbench; `kind` is sitecustomize, usercustomize or pth."""
 
     kind: str
     path: str

@@ -11,8 +11,8 @@ from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES
 
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
-"""Names of the submission fields that a submitter may give; in logs `submitter` is submission_org, `platform` is
-submission_platform."""
+"""Names of the submission fields that a submitter may give. In logs, `submitter` is called submission_org and
+`platform` submission_platform."""
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
 """Spelling in logs of each submission status (mlperf_logging's common.yaml up to round 4.0; submitters still write
 it)."""

@@ -121,7 +121,7 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
 
 
 def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
-    """Print, even with --quiet, that the pairs of runs are too few for a verdict."""
+    """Print, even with --quiet, a warning that a comparison by so few pairs of runs cannot reach a verdict."""
     from reports.statistics.intervals import MIN_RUNS
 
     if experiment.repetitions < MIN_RUNS:
@@ -209,16 +209,16 @@ def complete_and_show(
 
 
 def _warn_of_energy(why: str) -> None:
-    """Warn on standard error that the user's power command gave no energy, with the reason, which no table of results
-    shows."""
+    """Print a warning on standard error that the user's power command gave no energy, with the reason: tables of
+    results do not show it."""
     from reports.text.formatting import printable
 
     note(f"warning: no energy from --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:
-    """Print how many of a measurement's planned processes had measured before this command and are kept; nothing for
-    none."""
+    """Print how many of a measurement's planned processes had been measured before this command and are kept; nothing
+    where there were none."""
     if kept:
         note(f"{kept} of {planned} processes had measured before and are kept")
 
@@ -338,8 +338,8 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that show a complete experiment of several configurations, by `reads_as` of its record; used where the
-`show` of the experiment's relation returns None."""
+"""Functions that print a complete experiment of several configurations, by the way in which its results are read
+(`reads_as` in experiment.json); not used for an experiment whose relation has a `show` method of its own."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:

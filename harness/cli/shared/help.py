@@ -8,7 +8,8 @@ import click
 
 COMMON = "Common options"
 _COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "verbose", "quiet")
-"""Everyday options by parameter, in the order in which they follow a command's own options in its help."""
+"""Names of parameters whose options most users need, in the order of a command's help, which lists them after the
+command's own options."""
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Data and model": ("config_file", "data_root", "model", "matmul"),
     "Device and ranks": ("device", "threads", "ranks", "sharding", "comm", "grad_comm"),
@@ -17,7 +18,8 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Around each run": ("prepare", "cleanup", "power_command", "log_to"),
     "Rules": ("division", "submitter"),
 }
-"""Headings of options that several commands share, by parameter; all others are a command's own and come first."""
+"""Headings in a command's help, each with the parameters whose options it has; options that are not listed here are a
+command's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
 """Largest number of options that a command's help shows without headings."""
@@ -66,7 +68,8 @@ class HelpedCommand(click.Command):
 
 
 def _common_place(option: click.Option) -> int:
-    """Return the sort position of an everyday option in the help: a command's own options first, --help last."""
+    """Return the position of an option among those that most users need: before them for a command's own options,
+    after them for --help."""
     if "--help" in option.opts:
         return len(_COMMON)
     return _COMMON.index(str(option.name)) if option.name in _COMMON else -1
@@ -94,8 +97,8 @@ def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> N
 
 
 def write_names(names: Mapping[str, Sequence[str]], formatter: click.HelpFormatter) -> None:
-    """Write a comma-separated row of names behind each title; names are never broken between lines, even at a
-    hyphen."""
+    """Write one row per title: the title, then its names separated by commas. A name is never broken between lines,
+    even at a hyphen."""
     lead = max(map(len, names), default=0) + formatter.current_indent + 2
     for title, members in names.items():
         line = f"{'':{formatter.current_indent}}{title}".ljust(lead)

@@ -1,5 +1,5 @@
-"""Define options that several commands share, and shell completion of their values. Imports little, for light
-commands."""
+"""Define options that several commands share, and shell completion of their values. Imports few modules, so that
+--help and quick commands start fast."""
 
 import math
 import os
@@ -22,7 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_RUNS = 100_000
-"""Most runs of one run set: each has a recorded seed, so that more would fill memory before the first begins."""
+"""Largest number of runs of one run set: each has a recorded seed, so that more would fill memory before the first
+begins."""
 RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
@@ -149,10 +150,11 @@ def seconds(text: str) -> float:
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Type of an option's value: a path, or the name of a run set or sweep in the results folder: its folder's, the
-    one given by --name, or `latest`.
+    """Type of an option's value: a path, or the name of a run set or sweep in the results folder (its folder's name,
+    the name that --name gave it, or `latest`).
 
-    A word that is neither is passed on: the command refuses it after the whole command line has been parsed.
+    A word that is neither is returned as a path, so that the command refuses it after the whole command line has been
+    parsed.
     """
 
     name = "path"
@@ -245,7 +247,8 @@ def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
 
 
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
-"""Option --data (folder of datasets) of commands that may create datasets, and of commands that only read them."""
+"""Two forms of the option --data (folder of datasets): for commands that may create datasets, which refuse a default
+folder that is a link, and for commands that only read them."""
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",

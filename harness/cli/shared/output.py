@@ -1,4 +1,5 @@
-"""Print documents: the one place where blocks of a page become text in the requested form."""
+"""Print results on standard output: the one module that turns blocks of a page (tables, paragraphs) into text, JSON
+or the like."""
 
 import json
 import os
@@ -41,8 +42,8 @@ VERBOSE = click.option(
     callback=_keep_verbose,
     help="Also print the method and all inputs.",
 )
-"""Option --verbose of commands that by default print a result and only one table; `is_verbose` tells whether it was
-given."""
+"""Option --verbose of commands that by default print only the findings and one table; `is_verbose` tells whether the
+user gave it."""
 _VERBOSE = f"{__name__}.verbose"
 
 
@@ -57,10 +58,11 @@ def has_verbose() -> bool:
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print blocks of a page: in the form that `form` names in FORMS, else as text for a terminal.
+    """Print blocks of a page (tables, paragraphs): as the function that FORMS has for `form` renders them, else as
+    text for a terminal.
 
-    Text is as wide as COLUMNS says, else as the terminal, else 80 columns, but at least 40. It has colours only where
-    NO_COLOR is not set; click drops them where the output is no terminal.
+    Lines are as wide as COLUMNS says, else as the terminal, else 80 columns, but at least 40 columns. Text has
+    colours only where NO_COLOR is not set; click drops them where the output is no terminal.
     """
     if form in FORMS:
         click.echo(FORMS[form](blocks))
@@ -90,16 +92,16 @@ def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: S
 
 
 def refuse_folder(output: "Path | None", default: "Path") -> None:
-    """Raise UsageError where the path of a page, `output` or `default`, is a folder; a link at the default path is
-    replaced."""
+    """Raise UsageError where the path to which a page is to be written is a folder: `output` or, where that is None,
+    `default`. A link at the default path is allowed, since it is replaced."""
     place = output or default
     if place.is_dir() and not (output is None and place.is_symlink()):
         raise click.UsageError(f"{place}: is a directory. Give --output a file, such as {place / default.name}.")
 
 
 def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
-    """Write a page to `output`, or to `default`, where a link is replaced and not followed; return the path
-    written."""
+    """Write a page to `output`, or to `default` where that is None; return the path written. A link at the default
+    path is replaced, not followed."""
     from reports.page.report import write_unnamed, write_whole
 
     return write_unnamed(default, text) if output is None else write_whole(output, text)
@@ -131,7 +133,8 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 
 
 def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
-    """Show on the status line how many of `num_questions` about results the official checkers have answered."""
+    """Show on the status line how many of the `num_questions` judgements asked of the official checkers have been
+    made."""
     line.show_count(num_answered, num_questions, "official answers")
 
 

@@ -1,4 +1,5 @@
-"""Keep a study (the record of a result that is not a run) in its own folder with its page, and print it.
+"""Keep a study (findings and tables of a measurement or simulation that is neither trained to a target nor scored) in
+its own folder with its page, and print it.
 
 A terminal shows the findings and one table, unless --verbose is given.
 """
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Largest number of a study's findings that a terminal shows where the study also has a page: the other findings are
-rows of the table."""
+"""Largest number of a study's findings (sentences) that a terminal shows where the study also has a page; the other
+findings only repeat rows of the table."""
 
 
 def keep_study(
@@ -36,11 +37,12 @@ def keep_study(
     table: int = 0,
     closes: bool = False,
 ) -> None:
-    """Write study.json and report.html to a new folder below `output`, named `name` and the time; print the study.
+    """Write a study's record (study.json) and page (report.html) to a new folder below `output`, named `name` and the
+    time; print the study in the form `form`.
 
     The contents of the folder `logs`, if given, are copied into the new folder. `inputs` are the files that the study
-    was made from; `table` is the index of the study's main table; `closes` says that the study's last finding is a
-    conclusion, which is printed, too.
+    was made from; `table` is the index of the table that a terminal shows. `closes` says that the last finding is a
+    conclusion, which a terminal shows even where other findings are left out.
     """
     from harness.run_sets.output import find_unique_folder
 
@@ -54,7 +56,8 @@ def keep_study(
 
 
 def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyRecord":
-    """Return the study's record with how it was made: this command, and the input files `inputs`."""
+    """Return a study's record with a description of how it was made: this process's command line, and the digests of
+    the input files `inputs`."""
     from msgspec import structs
 
     from harness.run_sets.making import describe_making
@@ -63,7 +66,7 @@ def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyReco
 
 
 def write_study(study: "StudyRecord", folder: Path) -> None:
-    """Write a study's record, study.json, and its page, report.html, to a folder."""
+    """Write a study (findings and tables) to a folder: its record, study.json, and its page, report.html."""
     from harness.foundation.files import write_record
     from reports.page.content import ReportContent
     from reports.page.report import write_page
@@ -74,7 +77,8 @@ def write_study(study: "StudyRecord", folder: Path) -> None:
 
 
 def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 0, closes: bool = False) -> None:
-    """Print a study that `write_study` has written to a folder, and the paths of its files."""
+    """Print a study (findings and tables) that `write_study` has written to a folder; as text, also the paths of its
+    files."""
     from reports.page.report import PAGE_NAME
     from rules.records.study import STUDY_FILE
 
@@ -84,8 +88,8 @@ def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 
 
 
 def show_finished(done: "FinishedStudy", folder: Path, form: str, *, table: int = 0) -> None:
-    """Print the study of a complete experiment, and the paths of its folder and page; a terminal shows the table of
-    index `table`."""
+    """Print the study (findings and tables) in which a complete experiment ended; as text, also the paths of its
+    folder and page. A terminal shows the table of index `table`."""
     show_answer(done.study, form, table=table, has_page=True)
     if form == "table":
         click.echo(f"\nresults  {folder}\nreport   {done.page}")
@@ -94,7 +98,8 @@ def show_finished(done: "FinishedStudy", folder: Path, form: str, *, table: int 
 def show_answer(
     study: "StudyRecord", form: str, *, table: int = 0, has_page: bool = False, closes: bool = False
 ) -> None:
-    """Print a study; on a terminal, unless --verbose is given, only its findings and one of its tables."""
+    """Print a study (findings and tables); on a terminal, unless --verbose is given, only its findings and the table
+    of index `table`."""
     if form == "table" and not is_verbose():
         show(_answer_blocks(study, table, has_page=has_page, closes=closes))
     else:
@@ -102,8 +107,8 @@ def show_answer(
 
 
 def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: bool = False) -> "list[Block]":
-    """Return blocks with a study's findings, one table, failed checks, the load during the measurement, and a
-    sentence that says where the rest is shown."""
+    """Return what a terminal shows of a study, as blocks: its findings, one table, failed checks, the load during the
+    measurement, and a sentence that says where the rest is shown."""
     from reports.document.blocks import Bullets, Heading, Prose
     from reports.parts.load import environment_words
     from reports.text.formatting import plural, printable
@@ -154,7 +159,8 @@ def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
 
 
 def _origins(columns: Sequence[tuple[str, str]]) -> str:
-    """Return a sentence on the columns of a table, in their order: 'Given: Cache. Computed: Rows; Miss ratio.'"""
+    """Return a sentence that says from which source the numbers of each column come: 'Given: Cache. Computed: Rows;
+    Miss ratio.' Columns are (source, name), in the table's order."""
     origins = dict.fromkeys(origin for origin, _ in columns)
     if len(origins) == 1:
         return f"All {next(iter(origins))}."
@@ -163,7 +169,7 @@ def _origins(columns: Sequence[tuple[str, str]]) -> str:
 
 
 def show_study(study: "StudyRecord", form: str) -> None:
-    """Print a study; as CSV, print its one table."""
+    """Print a study (findings and tables) in the form `form`; as CSV, print its one table."""
     from reports.parts.study import study_blocks
     from reports.render.csv import render_csv
     from rules.records.codec import encode

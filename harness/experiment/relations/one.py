@@ -19,7 +19,8 @@ from harness.system.launcher_env import launcher_of_many, world_size
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class One(Relation):
-    """Relation of an experiment of only one configuration, which its run set's own record describes."""
+    """Relation of an experiment of a single configuration. It has no experiment.json: the record of its run set
+    describes it."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         request = in_world(request, kind)

@@ -19,7 +19,8 @@ from rules.records.experiment import ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep(Relation):
-    """Relation of a sweep's configurations, every combination of the axes' values; one that fails is left out."""
+    """Relation of a sweep, whose configurations are all combinations of the axes' values; a configuration that fails
+    is left out."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Return the experiment of every combination of the axes' values.

@@ -1,5 +1,5 @@
-"""Find the bottleneck of each phase and of the step from measured times, computed costs, measured ceilings; no
-torch."""
+"""Find the bottleneck of each phase of a training step, and of the whole step, from measured times, computed work
+(FLOP, bytes, rows) and measured ceilings (best rates). Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +21,13 @@ from rules.records.profile import (
 )
 
 OVERHEAD_BELOW = 0.5
-"""Fraction of a phase's measured time: where the phase's least time at its ceilings (best rates) is a smaller
-fraction, its bound is overhead."""
+"""Fraction of a phase's measured time. A phase whose least time at the ceilings (best rates) is a smaller fraction of
+its measured time is bound by overhead."""
 
 
 def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
-    """Return measured ceilings together with the roofline's values that are computed from them."""
+    """Return the measured ceilings (best rates of this system) with the values of the roofline that follow from them,
+    such as the ridge in FLOP per byte."""
     best = max(product.flop_per_s.best for product in (*measured.matmul, *measured.square))
     memory = measured.copies[-1].bytes_per_s.best  # between the largest buffers, which no cache holds
     return CeilingsRecord(
@@ -42,8 +43,8 @@ def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
 
 
 def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median: bool = False) -> float:
-    """Return the seconds of all matrix products of a phase or a step, each at the best (or median) rate measured for
-    its shape."""
+    """Return the seconds that all matrix products of a phase or a step take, each at the best rate (or the median
+    rate) measured for its shape."""
     rates = {(each.num, each.m, each.k, each.n): each.flop_per_s for each in ceilings.measured.matmul}
     return sum(
         product.flop / (rates[product.shape].median if at_median else rates[product.shape].best)
@@ -59,10 +60,11 @@ def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return the largest of a phase's limits as a share of its time, and the phase's bound.
+    """Return the largest of a phase's limits (least seconds by resource) as a fraction of the phase's time, and what
+    bounds the phase.
 
-    The bound is the resource with the largest limit, or overhead where the share is below `OVERHEAD_BELOW`; None for
-    both where the phase has no time of its own.
+    That is the resource with the largest limit, or overhead where the fraction is below `OVERHEAD_BELOW`; None for
+    both where no time was measured for the phase.
     """
     if not time_s:
         return None, None
@@ -74,8 +76,8 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Assign the costs and matrix products of phases that a CUDA graph replayed as one to the phase REPLAY; without a
-    replay, change nothing."""
+    """Assign the work (FLOP, bytes, rows) and the matrix products of phases that a CUDA graph replayed together, and
+    that have no time of their own, to the phase REPLAY; change nothing where no graph was replayed."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]
@@ -91,7 +93,8 @@ def analyse_phases(
     ceilings: CeilingsRecord,
     labels: Mapping[str, str],
 ) -> tuple[PhaseRecord, ...]:
-    """Return every phase of a step that has a time or costs, in the model's order, which is that of `labels`."""
+    """Return the analysis of every phase of a step that has a measured time or computed work, in the order of
+    `labels`, which is that of the model's phases."""
     return tuple(
         PhaseRecord(
             phase=str(phase),
@@ -113,11 +116,13 @@ def analyse_phases(
 def _analyse_phase(
     time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
 ) -> ComputedPhase:
-    """Return a phase's computed record: its share of the step, its work and rates, its least times, and its bound.
+    """Return the values computed for a phase: its fraction of the step's time, its work and rates, its least time by
+    each resource, and what bounds it.
 
-    Least times are of matrix products at the rates of their shapes, of other bytes at the rate of copies of that
-    size, and of embedding rows at the gather rate of real batches. The bytes of a product's operands are left out of
-    the memory limit: they are part of the product's measured time."""
+    Least times are those of matrix products at the rates of their shapes, of other bytes at the rate of copies of
+    that size, and of embedding rows at the gather rate of real batches. Operands of matrix products are not counted
+    in the memory limit: moving them is part of the products' measured time.
+    """
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {
         "compute": matmul_s(products, ceilings),
@@ -152,7 +157,8 @@ def analyse_step(
     ceilings: CeilingsRecord,
     batch_size: int,
 ) -> ComputedStep:
-    """Return the summary of a step of `step_s` seconds: its work, its bounds, and its least time at the ceilings."""
+    """Return a summary of a step of `step_s` seconds: its work, the fraction of its time by what bounds it, and its
+    least time at the ceilings (best rates)."""
     flop = sum(phase.matmul_flop for phase in costs.values())
     num_bytes = sum(phase.bytes for phase in costs.values())
     intensity = sum(phase.flop for phase in costs.values()) / num_bytes

@@ -43,12 +43,12 @@ _REMARK = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForwardJob(Job):
-    """Job that times the forward pass: batch sizes, for its definition and for others of equal device, precisions and
-    threads."""
+    """Job that times the forward pass by batch size, for the models of one or more benchmark definitions with equal
+    device, precisions and threads."""
 
     batch_sizes: Sequence[int]
     others: Sequence[Mapping[str, Any]] = ()
-    """Fields in which the jobs of further benchmark definitions differ from this job."""
+    """Further benchmark definitions: for each, the job's fields that differ from this job's."""
 
 
 class Ceilings(NamedTuple):
@@ -125,8 +125,8 @@ def forward_table(
     labels: Mapping[str, str],
     ceilings: Ceilings,
 ) -> StudyTable:
-    """Return a table of times with a row for each batch size and part of the forward pass, and one for the whole
-    pass."""
+    """Return a table of the measured times, with one row for each batch size and part of the forward pass, and one
+    for each batch size and the whole pass."""
     rows = []
     for size, phases in times.items():
         whole_s = sum(phases.values())
@@ -161,7 +161,7 @@ def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: 
 
 
 class ForwardKind(Kind):
-    """Measurement of the time of each part of the forward pass, in one process, without a run set."""
+    """Kind of measurement that times each part of the forward pass in one process, without a run set."""
 
     def check(self, workload: WorkloadConfig) -> None:
         if workload.model_spec.serve is None:

@@ -18,7 +18,8 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProfileJob(Job):
-    """Job that profiles a training step. `num_steps` None: as many steps as fit into a time budget."""
+    """Job that profiles a training step. `num_steps` is the number of steps to time; where it is None, as many as fit
+    into a time budget."""
 
     num_steps: int | None
     trace: str | None

@@ -24,7 +24,7 @@ Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
 
 SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
-"""Rows of the measured square matrix products, by device: an H100 reaches its full rate only at 8192."""
+"""Sizes n of the measured n × n × n matrix products, by device. An H100 reaches its full rate only at 8192."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
 """Total bytes of the two buffers of each measured memory copy, from sizes that fit into a core's cache to sizes
 beyond the largest cache."""
@@ -34,14 +34,16 @@ _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 _MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Most calls, and least seconds, between two timing events on a GPU: one launch takes microseconds, longer than the
-product of a small shape."""
+"""Calls that are timed together between two events on a GPU: at most so many, and so many that they take at least so
+many seconds. A single launch takes microseconds, longer than the product of a small shape."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Return the seconds of each repetition of a call, after one that warms up, until a budget of seconds is spent.
+    """Return the seconds of each repetition of a call, after a first one that warms up, until `budget_s` seconds are
+    spent.
 
-    On a GPU, events measure the time, and a repetition is the mean of so many calls that launches are hidden.
+    On a GPU a repetition is the mean of several calls between two events, so many that launching them takes no extra
+    time.
     """
     call()
     took_s: list[float] = []
@@ -99,8 +101,8 @@ def measure_ceilings(
     dtype: torch.dtype,
     available_bytes: int,
 ) -> MeasuredCeilings:
-    """Measure all ceilings (best rates) that concern one model on one device. `batches_ids` are ids [B,
-    sum(multi_hot)] of real batches."""
+    """Measure all ceilings (best rates) of a device that matter for one model: its matrix products, copies, gathers
+    and transfers. `batches_ids` are the ids [B, sum(multi_hot)] of real batches."""
     used_by: dict[Shape, list[str]] = {}
     for product in products:
         used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
@@ -165,7 +167,8 @@ def measure_matmul(
 
 
 def _on_one_thread(call: Call) -> Call:
-    """Return a function that makes `call` on one CPU thread. Switching threads takes less than a microsecond."""
+    """Return a function that makes `call` on one CPU thread and then restores the number of threads, which takes less
+    than a microsecond."""
 
     def run() -> None:
         num_threads = torch.get_num_threads()
@@ -212,8 +215,8 @@ def measure_copies(device: torch.device, available_bytes: int) -> tuple[CopyRate
 
 
 def measure_copy(num_bytes: int, device: torch.device) -> CopyRate:
-    """Return the measured rate of a copy from one buffer to another, of `num_bytes` in all: half read, half
-    written."""
+    """Return the measured rate, in bytes per second, of a copy from one buffer to another; `num_bytes` counts bytes
+    read and bytes written, half each."""
     source = torch.ones(num_bytes // 8, device=device)
     target = torch.empty_like(source)
     took_s = repeat(lambda: target.copy_(source), device, budget_s=_BUDGET_S / 2)
@@ -229,8 +232,9 @@ def measure_gathers(
     *,
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
-    """Return the measured rates of fetching embedding rows, by uniform ids and by the batches' ids, from one table
-    with as many rows as all of the model's tables together, or as many as fit into `table_bytes`."""
+    """Return two measured rates of fetching embedding rows, in rows per second: for uniform ids and for the ids of
+    real batches. The rows are in one table with as many rows as all of the model's tables together, or as many as fit
+    into `table_bytes`."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)
@@ -247,8 +251,8 @@ def measure_gathers(
 def _measure_gather(
     name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
 ) -> GatherRate:
-    """Measure fetching embedding rows, one by one and summed by bag, batch after batch; return the faster way's
-    rate."""
+    """Measure the fetching of embedding rows in two ways, one by one and summed by bag, batch after batch; return the
+    rate of the faster way, in rows per second."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
     turn = cycle([ids.flatten() for ids in batches_ids])

@@ -45,15 +45,15 @@ def profile_operators(
 
 
 def write_trace(export: Callable[[str], Any], path: Path) -> None:
-    """Write a profiler's trace by one rename; the draft keeps the file's ending, by which the profiler decides to
-    compress."""
+    """Write a profiler's trace to a draft file, which is then renamed to `path`. The draft has the same ending as
+    `path`, since by it the profiler decides whether to compress."""
     with draft_file(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
         export(str(draft))
 
 
 class _Ranges:
-    """Marks the phases of a step as named ranges of a profiler's trace. Phases that another thread enters are
-    ignored: they cannot close this thread's range."""
+    """Marker of the phases of a training step as named ranges in a profiler's trace. Phases that another thread
+    enters are ignored: they cannot close this thread's range."""
 
     def __init__(self) -> None:
         self._open: torch.autograd.profiler.record_function | None = None
@@ -77,9 +77,9 @@ def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> Meas
 
     `averages` are the rows of torch.profiler's table, grouped by input shape.
 
-    On a CPU `outside_share` is the share of time inside phases but outside of every operator: Python. On a GPU times
-    are those of its kernels, without Python; where the profiler saw no kernel, since CUPTI is missing, they are times
-    of the CPU.
+    On a CPU `outside_share` is the fraction of the time that was spent inside phases but in no operator, that is in
+    Python. On a GPU the times are those of the GPU's kernels, without Python; where the profiler saw no kernel, since
+    CUPTI is missing, they are times of the CPU.
     """
     kernels = [average for average in averages if _is_kernel(average)] if is_cuda else []
     if kernels:
@@ -92,17 +92,17 @@ def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> Meas
 
 
 def _is_kernel(average: Any) -> bool:
-    """Return whether a row of the profiler's table is a kernel of the device, and not a named range."""
+    """Return whether a row of torch.profiler's table is a kernel on the GPU, and not a named range."""
     return average.device_type == DeviceType.CUDA and not average.is_user_annotation
 
 
 def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
-    """Return the profiled operators that launched GPU kernels where they are known, as in eager steps; else the
-    kernels.
+    """Return the times of the operators that launched GPU kernels, where the profiler knows these, as in eager steps;
+    else those of the kernels.
 
     The profiler lists the same microseconds for a kernel, for its operator and for its named range, so only one of
-    these lists may be summed. That of the kernels is complete: kernels of a replayed CUDA graph have no operator that
-    launched them.
+    these lists may be summed. The list of kernels is always complete; kernels of a replayed CUDA graph, however, have
+    no operator that launched them.
     """
     total_s = sum(kernel.self_device_time_total for kernel in kernels) / 1e6
     operators = [
@@ -145,8 +145,8 @@ def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> Op
 
 
 def count_operator_bytes(name: str, shapes: Shapes) -> int | None:
-    """Return the compulsory fp32 bytes of an operator's call by its inputs' shapes; None for operators not in
-    `_BYTES`."""
+    """Return the bytes that a call of an operator must at least move (inputs read once, output written once, in
+    fp32), by the shapes of its inputs; None for operators not in `_BYTES`."""
     count = _BYTES.get(name)
     try:
         return None if count is None else count(shapes)
@@ -164,8 +164,8 @@ def _addmm_bytes(shapes: Shapes) -> int:
 
 
 def _in_and_out(num_inputs: int) -> Callable[[Shapes], int]:
-    """Return a function that counts the bytes of an operator's `num_inputs` equal inputs and its output of the same
-    size."""
+    """Return a function that counts the fp32 bytes of an elementwise operator with `num_inputs` inputs and an output,
+    all of the same size."""
     return lambda shapes: _FLOAT_BYTES * (num_inputs + 1) * math.prod(shapes[0])
 
 

@@ -34,8 +34,8 @@ class ProfiledWorkload(Workload, ReportsPhases, Protocol):
 
 
 class Timeline:
-    """Collects time stamps of the phases that training steps or forward passes report. One stamp takes about 0.1 µs
-    on a CPU.
+    """Collector of the time stamps of phases that training steps or forward passes report. One stamp takes about 0.1
+    µs on a CPU.
 
     On a CUDA device a stamp is an event on the current stream, so that the host does not wait for the device.
     """
@@ -51,9 +51,10 @@ class Timeline:
         self._stamps.append((phase, event))
 
     def take(self) -> dict[str, float]:
-        """Return the seconds in each phase, summed over steps, up to now, and begin anew. The last phase ends now.
+        """Return the seconds in each phase, summed over the steps since the last call, and begin anew. The present
+        phase ends with this call.
 
-        The device must have finished its work.
+        On a GPU this waits until the device has finished its work.
         """
         self.enter(Phase.OTHER)
         if self._is_cuda:
@@ -68,8 +69,8 @@ class Timeline:
 
 
 def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
-    """Return a function that takes the time stamp of a phase without attribute look-ups, since it runs inside the
-    measurement."""
+    """Return a function that appends a phase and the present time to `stamps`. It makes no attribute look-ups, which
+    would take time inside the measurement."""
     append: Callable[[tuple[str, Any]], None] = stamps.append
     now = time.monotonic_ns
 
@@ -81,8 +82,8 @@ def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """Seconds per training step of each block of steps: plain, as in a run, and instrumented, with phases
-    reported."""
+    """Times of alternate blocks of training steps, in seconds per step: without instrumentation, as in a run, and
+    instrumented, with the time of each phase."""
 
     steps_per_block: int
     plain_s: tuple[float, ...]
@@ -99,8 +100,8 @@ class StepTimes:
         return average_middle(self.phases_s, self.instrumented_s)
 
     def measured(self, batch_size: int) -> MeasuredStep:
-        """Return a summary of the timed blocks of steps; the cost of instrumentation is the ratio of neighbouring
-        blocks."""
+        """Return a summary of the timed blocks of steps. The cost of instrumentation is the median, over pairs of
+        neighbouring blocks, of the instrumented time divided by the plain time, minus 1."""
         pairs = zip(self.instrumented_s, self.plain_s, strict=True)
         ratios = [instrumented / plain - 1 for instrumented, plain in pairs]
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
@@ -120,8 +121,8 @@ class StepTimes:
 
 
 def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[float]) -> dict[str, float]:
-    """Return each phase's mean seconds over the repetitions in the middle half by total time: without outliers, and
-    with a sum that is the mean total."""
+    """Return the mean seconds of each phase over the middle half of the repetitions when sorted by their total time.
+    That leaves out outliers, and the phases' means add up to the mean total."""
     by_time = sorted(range(len(whole_s)), key=lambda number: whole_s[number])
     quarter = len(by_time) // 4
     middle = [phases_s[number] for number in by_time[quarter : len(by_time) - quarter]]
@@ -146,8 +147,8 @@ def measure_answers(servable: Servable, batch: Batch, device: torch.device) -> d
 
 
 def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: int | None) -> StepTimes:
-    """Time at least `num_steps` training steps with stamps for phases and as many without; None: as many as fit into
-    a time budget."""
+    """Time at least `num_steps` training steps with time stamps for their phases, and as many without, alternately in
+    blocks; where `num_steps` is None, as many as fit into a time budget."""
     clock = Clock(workload.synchronize)
 
     def time_steps(num_steps: int) -> float:
@@ -194,8 +195,8 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
 
 def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds by phase with REPLAY (of a CUDA graph) replaced by the phases timed inside it; the rest of
-    its time belongs to no phase."""
+    """Return the seconds by phase with the phase REPLAY (of a CUDA graph) replaced by the phases that were timed
+    inside the graph. What remains of the replay's time is left out here."""
     if not inside_s:
         return phases_s
     seconds = {phase: took_s for phase, took_s in phases_s.items() if phase != Phase.REPLAY}

@@ -39,8 +39,8 @@ _HELD_STEPS = 50
 def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
-    """Measure one profile and return the content of profile.json. Training steps are timed first, on the workload in
-    the state that a run's workload has after its warm-up."""
+    """Measure a profile of a training step and return the content of profile.json. Training steps are timed first,
+    when the workload is in the same state as a run's is after its warm-up."""
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
@@ -121,7 +121,8 @@ def available_bytes(device: torch.device) -> int:
 
 
 def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEvaluation:
-    """Return the timing of one evaluation of the whole evaluation split, after another that warms up."""
+    """Return the measured time and rates of one evaluation of the whole evaluation split; an evaluation before it
+    warms up."""
     workload.evaluate()
     clock = Clock(workload.synchronize)
     workload.evaluate()

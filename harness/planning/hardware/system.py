@@ -47,9 +47,9 @@ class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Load of other processes on the system while its rates were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return the system's number (rate or overhead) named `of`, such as 'copy', at `size`, interpolated over the
-        logarithm of sizes; beyond the known sizes, that of the nearest. Raises ConfigError where the system has no
-        such number."""
+        """Return the system's number (rate or overhead) named `of`, such as 'copy', for operations of `size`. Between
+        the sizes in its file the number is interpolated over the logarithm of size; beyond them, that of the nearest
+        size is taken. Raises ConfigError where the system has no such number."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
