@@ -33,7 +33,7 @@ gradient read; 5 for optimizers not listed."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputedCosts:
-    """Sizes of a model, and FLOP and bytes of its training per sample."""
+    """Sizes of a model (rows, weights), and FLOP and bytes of its training, per sample where the name says so."""
 
     num_embedding_rows: int
     num_embedding_parameters: int
@@ -69,7 +69,8 @@ class MemoryEstimate:
     gradients_bytes: int
     activations_bytes: int
     evaluation_bytes: int
-    """Bytes of one evaluation batch, plus the scores of the whole evaluation split and, for AUC, its computation."""
+    """Bytes of one evaluation batch, of the scores of the whole evaluation split and, where the metric is the AUC, of
+    computing it."""
 
     @property
     def total_bytes(self) -> int:
@@ -78,9 +79,9 @@ class MemoryEstimate:
 
 
 def find_table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
-    """Return the number of rows of each table, `num_embeddings` if given, else the definition's.
+    """Return the number of rows of each table: `num_embeddings` if given, else the numbers in the definition.
 
-    Raises ConfigError where only the prepared dataset knows the sizes and none were given.
+    Raises ConfigError where neither has them: only the manifest of the prepared dataset does.
     """
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
@@ -103,8 +104,8 @@ class Matmul:
     n: int
     num: int = 1
     is_of_one_tensor: bool = False
-    """Whether both operands of the product are the same tensor; its bytes are then not counted here but in the
-    phase's costs in `Step.beside`."""
+    """Whether both operands of the product are the same tensor; the product's bytes are then part of `Step.beside`,
+    the phase's other costs, and not counted here."""
 
     @property
     def flop(self) -> int:
@@ -193,7 +194,8 @@ class Product:
     num_parameters = 0
 
     def matmuls(self) -> list[Matmul]:
-        """Return the matrix product of two activations, and the products that give the gradient of each."""
+        """Return the matrix product of two activations, and the two products that give the gradients of these
+        activations."""
         (forward, backward), (m, k, n) = self.phases, (self.m, self.k, self.n)
         return [
             Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
@@ -237,9 +239,10 @@ class Lookups:
     num: int
     """Number of embedding rows that the step reads, repeated rows included."""
     num_sums: int
-    """Number of pooled vectors that the rows are added up to, one per bag."""
+    """Number of pooled vectors (sums of embedding rows) that the step makes, one per bag."""
     num_added: int
-    """Number of embedding rows that are added to a pooled vector."""
+    """Number of additions of an embedding row to a pooled vector, over the whole step; each takes as many FLOP as a
+    row has values."""
     gradient_bytes: int
     """Bytes that the backward pass reads to compute the gradients of the embedding rows."""
 
@@ -289,7 +292,8 @@ class Step:
     num_other_parameters: int = 0
     """Number of weights that belong neither to embedding tables nor to `layers`."""
     beside: Mapping[str, PhaseCosts] = field(default_factory=dict)
-    """Costs by phase that follow neither from `layers` nor from `lookups`."""
+    """Costs by phase of the model's work other than `layers` and `lookups`, such as that of an interaction outside
+    its matrix products."""
     lookups: Lookups | None = None
     input_bytes: int | None = None
     """Bytes of the input batch; None for a batch of clicks, whose bytes follow from the data."""
@@ -306,7 +310,8 @@ class Step:
         return tuple(matmul for layer in self.layers for matmul in layer.matmuls())
 
     def layer_phases(self) -> dict[str, PhaseCosts]:
-        """Return the costs of a step's layers, and of its other work (`beside`), by phase."""
+        """Return the costs by phase of a step's layers and of its other work (`beside`); embedding lookups are not
+        included."""
         costs = dict(self.beside)
         for matmul in self.matmuls():
             added = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
@@ -352,8 +357,9 @@ def count_phases(
 
     `unique_rows` is the number of distinct embedding rows that the batch looks up.
 
-    An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
-    one phase, the sparse optimizer's: the sums are then neither written nor read.
+    `entered` names the phases that the implementation reports. Without EMBEDDING_BACKWARD among them, the
+    implementation sums the gradients of equal rows and applies the sums in one phase, the sparse optimizer's: the
+    sums are then neither written nor read.
     """
     costs = step.layer_phases()
     for phase, added in _loop_phases(step, data, batch_size, opt_name).items():
@@ -393,7 +399,7 @@ def estimate_click_memory(
     """Estimate the peak memory of training a click model by the reference implementation, in fp32 with sparse
     gradients.
 
-    `step` is the declaration of a step on one sample.
+    `step` declares the model's training step on one sample.
     """
     costs = count_model(step, data, num_embeddings)
     states = {

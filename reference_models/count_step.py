@@ -24,7 +24,7 @@ from reference_models.training.workload import WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Dataset split that has shapes (features, tables, number of samples) but no samples to read."""
+    """Dataset split that has shapes (features, tables, number of samples), and no samples that could be read."""
 
     num_dense: int
     num_embeddings: tuple[int, ...]
@@ -74,8 +74,9 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Base class that counts operators of torch. Its method is not in the subclass OperatorCounter, since torch wraps
-    such a method of a dispatch mode, and then imports its compiler and triton at the first operator."""
+    """Base class that counts operators of torch. Its method `__torch_dispatch__` is not in the subclass
+    OperatorCounter: torch wraps such a method of a dispatch mode, and then imports its compiler and triton at the
+    first operator."""
 
     counts: Counter[str]
     _phase: str
@@ -139,7 +140,8 @@ def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small:
 
 @contextmanager
 def _keeping_generators() -> Iterator[None]:
-    """While inside, send what the code prints to standard error; at the end restore torch's random generators."""
+    """Redirect prints of the code in the `with` block to standard error; restore torch's random generators at the
+    block's end."""
     with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
         yield
 
@@ -149,5 +151,6 @@ def _size(module: nn.Module) -> int:
 
 
 def _width(num_weights: int, rows: Sequence[int]) -> int:
-    """Return the number of weights per embedding row, from all tables' weights and rows."""
+    """Return the mean number of weights per embedding row, at least 1, from the number of weights of all tables and
+    each table's number of rows."""
     return max(1, round(num_weights / sum(rows)))

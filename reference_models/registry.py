@@ -71,16 +71,16 @@ class FilePlace:
 
 
 def entry_points(group: str, name: str | None = None) -> "EntryPoints":
-    """Return the entry points of installed packages in `group`; importlib.metadata is imported here, since that is
-    slow."""
+    """Return the entry points of installed packages in `group`. Imports importlib.metadata only when called, since
+    that import is slow."""
     from importlib import metadata
 
     return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
 
 
 def is_model(name: str) -> bool:
-    """Return whether dlrmbench or an installed package has a model named `name`; False for a file. Imports
-    nothing."""
+    """Return whether dlrmbench or an installed package has a model named `name`; False for a model in a file
+    (path/file.py:object). Imports no model."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
@@ -97,14 +97,14 @@ def parse_place(code: str) -> FilePlace | None:
 
 
 def label_of(code: str) -> str:
-    """Return the name of a model or implementation in logs and tables; an object in a file has part of the file's
-    digest."""
+    """Return the name under which logs and tables show a model or implementation; that of an object in a file
+    includes the first digits of the file's digest."""
     place = parse_place(code)
     return code if place is None else place.label
 
 
 def without_digest(code: str) -> str:
-    """Return the name of a model or implementation as a command line has it, without the digest of its file."""
+    """Return the name of a model or implementation as a command line gives it, without the digest of its file."""
     place = parse_place(code)
     return code if place is None else str(replace(place, sha256=None))
 
@@ -143,9 +143,9 @@ def find_model(name: str) -> ModelSpec:
 
 
 def find_implementation(model: str, name: str) -> Implementation:
-    """Return an implementation of a model's training, by name; the packages that it needs may be missing.
+    """Return an implementation of a model's training, by name. Packages that the implementation needs may be missing.
 
-    Raises ConfigError, with a suggestion, if there is none of that name, or if its file cannot be used.
+    Raises ConfigError, with a suggestion, if there is no implementation of that name, or if its file cannot be used.
     """
     implementations = find_model(model).implementations
     if name in implementations:
@@ -201,7 +201,7 @@ def _load_implementation(place: FilePlace) -> Implementation:
 
 
 def _load_object(place: FilePlace) -> Any:
-    """Return an object from a user's Python file; each content of a file is run once in a process."""
+    """Return an object from a user's Python file. Files of equal content are run once in a process."""
     source, digest = _read_pinned(place.path, place.sha256)
     name = f"{OWN_CODE}{digest}"
     if name not in sys.modules:
@@ -247,7 +247,8 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
     """Build the model that answers queries (batches to score), with `weights` or those that the seed draws.
 
-    Raises ConfigError if the model cannot answer queries so, or the weights are of another model.
+    Raises ConfigError if the model cannot answer queries with the settings of [runtime], or the weights are of
+    another model.
     """
     refuse_impossible_serving(model, spec.runtime)
     if (serve := find_model(model).serve) is not None:
@@ -313,7 +314,8 @@ def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfi
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
-    """Return the names of the model and implementation that are not dlrmbench's own, under "model", "implementation".
+    """Return, of the names of the model and the implementation, those that are not dlrmbench's own, under the keys
+    "model" and "implementation".
 
     Imports no other package.
     """

@@ -1,5 +1,5 @@
-"""`ModelSpec`: all that the harness knows of a model. Each model's folder has one, torch-free; `registry` finds
-them."""
+"""`ModelSpec`: all that the harness knows of a model. The folder of each model has a ModelSpec, torch-free, which
+`registry` finds."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,8 @@ def _import(place: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Implementation:
-    """Implementation of a model's training: its loader, and what it supports (phases, ranks, switches, serving)."""
+    """Implementation of a model's training: the loader of its workload, and what it supports (phases, ranks,
+    switches, serving)."""
 
     load: Loader
     needs: Sequence[str] = ()
@@ -60,11 +61,11 @@ class Implementation:
     reports_phases: bool = True
     """Whether the implementation's workload reports the phases of its steps, so that it can be profiled."""
     refuse_ranks: Callable[[TrainConfig, RuntimeConfig], None] | None = None
-    """Function that raises ConfigError for settings that several ranks cannot train with; None: trains in one process
-    only."""
+    """Function that raises ConfigError for settings that several ranks cannot train with; None where the
+    implementation trains in one process only."""
     chooses_matmul: bool = False
-    """Whether the workload, on a CPU, times kernels for its matrix products before the first run
-    (`ChoosesMatmul`)."""
+    """Whether the workload, on a CPU, times several kernels for its matrix products before the first run and uses the
+    fastest (`ChoosesMatmul`)."""
     switches: Collection[str] = ()
     """Keys of [runtime] (`graph`, `kernels`) that switch off a part of the implementation; `graph` only on GPUs."""
     serves: bool = True
@@ -74,10 +75,11 @@ class Implementation:
     """Function (model, data, train) that returns the bytes of a training step on a GPU, without weights and optimizer
     state.
 
-    None: the step takes as many bytes as the reference implementation's.
+    None: a step is taken to need as many bytes as the reference implementation's.
     """
     process_bytes: int = 0
-    """Measured bytes of a process of the implementation, other than Python, torch, weights and batches."""
+    """Measured bytes of memory of a process of the implementation, other than that of Python, torch, weights and
+    batches."""
 
     def require_installed(self) -> None:
         """Raise ConfigError, with the install command, if a module that the implementation needs is missing. Imports
@@ -92,18 +94,19 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """Functions that compute a model's FLOP, bytes and memory from its configuration, for `plan`, `profile` and
-    throughput."""
+    """Functions that compute a model's FLOP, bytes and memory from its configuration, for the commands `plan` and
+    `profile` and for measurements of throughput."""
 
     step: Callable[[Any, DataConfig, int], Step]
     """Function (model, data, batch_size) that declares a training step of the model, from which its costs follow."""
     own_memory: Callable[..., MemoryEstimate] | None = None
     """Function (model, data, train, *, eval_samples, num_embeddings) that estimates the model's peak training memory.
 
-    None: it is estimated as that of a click model (`estimate_click_memory`).
+    None: the memory is estimated by the formula for click models (`estimate_click_memory`).
     """
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
-    """Function (model, data) that returns the fewest samples of a step over which costs per sample are averaged."""
+    """Function (model, data) that returns the number of samples of the step that is declared to compute mean costs
+    per sample, such as the candidates of one full sequence; 1 by default."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """Function (model, data, *, batch_size, precision, table_precision) that returns the costs of answering a batch
     of queries, by phase."""
@@ -149,7 +152,8 @@ _MEASURED = "FLOP are measured: torch's FlopCounterMode counted one batch."
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """Specification of a model: all that the harness knows of it. Each model's folder has one."""
+    """Specification of a model: all that the harness knows of it. The folder of each model has one such
+    specification."""
 
     section: type[Any]
     """Record class of the model's section [model], for the schema of definitions."""
@@ -157,8 +161,8 @@ class ModelSpec:
     """Function from a definition's [model] to the model's own configuration; its ConfigError names the invalid
     field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
-    """Function of [model] and its `changed` keys that returns [model] with dependent keys set and shorthands written
-    out."""
+    """Function of [model] and the names of its `changed` keys that returns [model] with shorthand keys written out,
+    and with keys set that follow from changed ones."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
     """Function that raises ConfigError for a model's configuration and a dataset that do not fit together."""
     batch: type[Any] = Batch
@@ -168,8 +172,8 @@ class ModelSpec:
     """Reason, as the end of a sentence, why the model's lookups are no bags (sums of table rows); empty where they
     are."""
     metric: str = "roc_auc"
-    """Quality metric that the model's workloads compute, the quality.metric of definitions: one of
-    `metrics.METRICS`."""
+    """Quality metric that the model's workloads compute, one of `metrics.METRICS`; a definition names it as
+    quality.metric."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
     """Optimizers that the model can be trained with: allowed values of train.opt_name."""
     width_keys: Collection[str] = ()
@@ -181,12 +185,13 @@ class ModelSpec:
     implementations: Mapping[str, Implementation]
     """Implementations of the model's training by name; "reference" is the one that calibrates quality targets."""
     costs: Costs = Costs(step=_undeclared_step)
-    """Functions that compute the model's costs; if left out, costs are counted by running one batch, as `notes` then
-    says."""
+    """Functions that compute the model's costs; if left out, costs are counted by running one batch, and a sentence
+    in `notes` then says so."""
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
     """Names of the phases of the model's training step, in order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
-    """Loaders of simpler models, by name, that must miss a quality target calibrated with this model."""
+    """Loaders of simpler models, by name. They must miss a quality target calibrated with this model, which would
+    else be too easy."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
     """Function of the model's configuration that returns the names of the weights whose initialisation MLPerf's rules
     require in a run's log."""
@@ -196,7 +201,7 @@ class ModelSpec:
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
     """Function that builds the model that answers queries, or raises ConfigError.
 
-    None: its `TrainingLoop`'s forward pass answers them.
+    None: the forward pass of the model's `TrainingLoop` answers queries.
     """
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """Function (model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress) that returns a
@@ -206,7 +211,7 @@ class ModelSpec:
     step, by the estimator of the planner of `plan_devices`; None: the model has no such estimator."""
 
     def __post_init__(self) -> None:
-        """Replace costs that the model does not declare by costs counted by running one batch."""
+        """Make `costs` count by running one batch where the model declares no costs, and say so in `notes`."""
         if self.costs.step is _undeclared_step:
             object.__setattr__(self, "costs", replace(self.costs, step=self._count_step))
             object.__setattr__(self, "notes", (*self.notes, _MEASURED))

@@ -14,15 +14,16 @@ class InputError(ValueError):
 
 
 class NothingToJudgeError(InputError):
-    """Error for a path to judge that exists and holds no MLPerf logs to judge."""
+    """Error for a path that exists and holds no MLPerf logs that could be judged."""
 
 
 class AbsentKindError(InputError):
-    """Error for a file of a kind of measurement (such as an extension's) that this installation does not have."""
+    """Error for a file of a kind of measurement that this installation does not have, such as a kind that an
+    extension defines."""
 
 
 class ReferenceSystemError(ValueError):
-    """Error for a name of no known reference system, for a system without results comparable to the given ones, or
+    """Error for a name that is no reference system's, for a system without results comparable to the given ones, or
     for results that may not be compared with published ones (exit code 2)."""
 
 
@@ -36,8 +37,8 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def why_no_json(error: json.JSONDecodeError, line: str, start: int) -> str:
-    """Return the reason why the log record that begins at character `start` of a line is not valid JSON; a record cut
-    off before its end is called so."""
+    """Return the reason why the log record that begins at character `start` of a line is not valid JSON: that the
+    record is cut off before its end, or the decoder's message and the position in the record."""
     if error.pos > start and (error.msg.startswith("Unterminated") or error.pos >= len(line.rstrip())):
         return "not valid JSON: the record is cut off before its end"
     return f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos - start + 1} of the record"

@@ -1,9 +1,9 @@
 """List the extensions (optional capabilities) of the harness, and look up by name what they add to the core; each
 addition is imported only when asked for.
 
-An extension is a folder of harness/extensions with a capability that the core can do without: verbs, kinds of
-measurement, files. Deleting its folder, its tests and its line here removes it; no file of the core names it. The
-core's registries combine their own names, first, with those of extensions.
+An extension is a folder of harness/extensions with a capability that the core can do without: commands, kinds of
+measurement, files. Deleting the extension's folder, its tests and its line in `EXTENSIONS` removes it; no file of the
+core names it. The core's registries list their own names first, then those of extensions.
 
 This module imports only the standard library, and `extension.py` of an extension's folder imports only this module.
 """
@@ -19,63 +19,67 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verb(NamedTuple):
-    """Command of the command line (a verb of dlrmbench); its module is imported when the command is used."""
+    """Command of the command line, such as `run` in `dlrmbench run`; its module is imported when the command is
+    used."""
 
     command: str
     """Location of the command's function, as module:name."""
     help: str
-    """Line of --help for the command, which is available without importing the command."""
+    """Line on the command in --help, which is shown without importing the command."""
     heading: str
     """Heading of --help that the command is listed under."""
     is_everyday: bool = False
-    """Whether the command is listed at the top of --help, with its line; other commands are named below their
-    headings without one."""
+    """Whether --help lists the command at its top, with a line of text; other commands are only named below their
+    headings."""
 
 
 class Places(NamedTuple):
-    """Location of the record type of a kind of measurement, as module:type, and of the module that measures it, which
-    only the harness imports."""
+    """Locations of two parts of a kind of measurement: its record type (`record`, as module:type), and the module
+    that measures it (`job`), which only the harness imports."""
 
     record: str
     job: str
 
 
 class Extension(NamedTuple):
-    """Everything that an extension adds to the core; every location is "module:name", or the module of a job."""
+    """Everything that an extension adds to the core; every location is "module:name" or, for code that the harness
+    starts in a process of its own, the module."""
 
     verbs: Mapping[str, Verb] = _NONE
     kinds: Mapping[str, Places] = _NONE
-    """Kinds of measurement that can fill a run set, by name. They are measured in processes and leave no MLPerf logs
-    to judge."""
+    """Kinds of measurement that can fill a run set, by name. They are measured in processes of their own and leave no
+    MLPerf logs to judge."""
     jobs: Mapping[str, str] = _NONE
-    """Modules of other jobs that the harness may start in a process, by name; their results never fill a run set."""
+    """Modules with other code that the harness may start in a process of its own, by name; their results never fill a
+    run set."""
     records: Mapping[str, str] = _NONE
     """Types of JSON files, other than logs, that the extension reads or writes, by name, for the command `schema`."""
     documents: Mapping[str, str] = _NONE
     """Types of JSON documents that the extension's commands print with --format json, by name, for the command
     `schema`."""
     tables: Mapping[str, str] = _NONE
-    """Additional exported tables of the extension's kinds of measurement: `rules.records.measure.DetailTable` by the
-    table's name."""
+    """Additional tables, for export, of the extension's kinds of measurement: `rules.records.measure.DetailTable` by
+    the table's name."""
     shown: Mapping[str, str] = _NONE
-    """Additional content of report pages for a kind of measurement or study: `reports.kinds.details.Details` by the
-    kind."""
+    """Additional content of report pages, by the kind of measurement or of simulation (study) that a page shows:
+    `reports.kinds.details.Details`."""
     relations: Mapping[str, str] = _NONE
-    """Relations between the configurations of an experiment (such as a search) that the extension defines, by the
-    name in experiment.json."""
+    """Forms of experiment that the extension defines, each a relation between the configurations measured, such as a
+    search; by the form's name in experiment.json."""
     sections: Mapping[str, str] = _NONE
     """Additional sections of a benchmark definition, `harness.config.sections.Section` by the name of the TOML table;
-    they are not part of the benchmark's problem, so not of its digest."""
+    they do not change the training problem, so they are not in the definition's digest."""
     stop_rules: Mapping[str, str] = _NONE
     """Classes of rules that decide whether an experiment grows further (repetitions or configurations), by the name
     in the experiment's record."""
     functions: Mapping[str, str] = _NONE
     """Functions of the extension that `harness.api` exports in addition to its own, by name."""
     renamed: Mapping[str, tuple[str, ...]] = _NONE
-    """Replacements of command-line options that were removed: "verb --option" to the command lines that replace it,
-    without `dlrmbench`."""
+    """Replacements of command-line options that were removed: from "verb --option" to the command lines that replace
+    the option, written without `dlrmbench`."""
     needs: tuple[str, ...] = ()
-    """Names of other extensions that this extension imports, and without which it must be deleted, too."""
+    """Names of other extensions that this extension imports: whoever deletes one of them must delete this extension,
+    too."""
 
 
 EXTENSIONS: Mapping[str, str] = {
@@ -108,14 +112,14 @@ def load_extensions() -> Mapping[str, Extension]:
 
 @cache
 def find_places(field: str) -> Mapping[str, Any]:
-    """Return the entries of all extensions in one field of `Extension`, such as kinds. Raises ValueError for a name
+    """Return the entries of all extensions in one field of `Extension`, such as `kinds`. Raises ValueError for a name
     that two extensions define."""
     return MappingProxyType(merge(_parts(field)))
 
 
 def with_extensions(core: Mapping[str, Value], field: str) -> Mapping[str, Value]:
     """Return the core's entries for a field of `Extension`, then those of all extensions. Raises ValueError for a
-    name that both define."""
+    name that two of them define."""
     return MappingProxyType(merge({"the core": core, **_parts(field)}))
 
 

@@ -1,5 +1,5 @@
-"""Open files that may come from a stranger safely, for judging and showing them; training uses
-process/open_file.py."""
+"""Open files that may come from a stranger safely, to judge and show them; training uses the module
+process/open_file.py of `reference_models` instead."""
 
 import os
 import stat

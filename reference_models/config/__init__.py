@@ -1,2 +1,2 @@
-"""Records of a benchmark definition's sections (data, training, runtime, checkpoints, id map), parsed without
-torch."""
+"""Data classes for the sections of a benchmark definition (TOML) on data, training, runtime, checkpoints and the id
+map; parsed without torch."""

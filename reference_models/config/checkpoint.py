@@ -1,4 +1,5 @@
-"""[checkpoint] of a benchmark definition: interval, contents and precision of a run's checkpoints. Torch-free."""
+"""Section [checkpoint] of a benchmark definition (TOML): interval, contents and precision of a run's checkpoints.
+Torch-free."""
 
 import re
 from collections.abc import Mapping
@@ -18,16 +19,17 @@ NEVER, ALL = "never", "all"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointConfig:
     """Section [checkpoint] of a benchmark definition: checkpoints of a model with embedding tables during training,
-    as in Check-N-Run. A thread writes them while training goes on; they hold all embedding rows, or only those that
-    changed, and may quantise them. The section is no part of the training problem or of its digest."""
+    as in the paper Check-N-Run. A thread writes them while training goes on; they hold all embedding rows, or only
+    those that changed, and may quantise them. The section does not change the training problem, so it is not in the
+    definition's digest."""
 
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
     """Interval from one checkpoint to the next: a number of samples, or a share of the epoch such as 5%; `never`
     makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
     """Embedding rows that a checkpoint holds. `full`: all rows. `one_shot`: rows changed since the first checkpoint,
-    which has all. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but a
-    checkpoint has all rows again as soon as that is expected to write fewer bytes in all."""
+    which holds all rows. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but a
+    checkpoint holds all rows again as soon as that is expected to write fewer bytes over all checkpoints."""
     bits: Literal[32, 8, 4, 2] = 32
     """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"
@@ -35,7 +37,8 @@ class CheckpointConfig:
     `adaptive`, only with 4 or 2 bits, searches for the range with the least squared error."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
     """Number of newest checkpoints that stay on disk, with the older checkpoints that restoring them needs, or `all`;
-    the others are removed once a newer checkpoint is complete. A `consecutive` checkpoint needs all before it."""
+    the others are removed once a newer checkpoint is complete. Restoring a `consecutive` checkpoint needs all
+    checkpoints before it."""
     restores: Count = 0
     """Number of times, evenly spread over a measurement of quality (--quality), that training restores its newest
     checkpoint and continues from there."""

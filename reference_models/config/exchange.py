@@ -1,5 +1,5 @@
-"""Names of the ways to shard embedding tables over ranks, and to send embeddings; help texts import this module
-cheaply."""
+"""Names of the ways to shard embedding tables over ranks, and to send embeddings. The module imports nothing, so that
+help texts can use the names without importing torch."""
 
 SHARDING_TYPES = (
     "auto",

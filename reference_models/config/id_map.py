@@ -20,17 +20,17 @@ class IdMapConfig:
 
     kind: Literal["none", "hash", "quotient_remainder", "frequency", "learned", "classes"] = "none"
     """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of two rows, one
-    for the quotient and one for the remainder of a division of the id. `frequency`: the hottest ids have rows of
-    their own, the others are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row.
+    for the quotient and one for the remainder of a division of the id. `frequency`: the most frequent ids have rows
+    of their own, the others are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row.
     `classes`: ids of a generated `click_log` are mapped by the latent classes that generated it, a control that knows
     more than data can tell. `none`, `hash` and `quotient_remainder` are for every command, `frequency` and `learned`
     only for --quality, serving and traces, `classes` only for --quality."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    """Share of a table's rows that remain after the id map, rounded down; tables of 200 rows or fewer keep all
-    rows."""
+    """Share of a table's rows that remain after the id map; their number is rounded down. Tables of 200 rows or fewer
+    keep all rows."""
     samples: PositiveCount = 1 << 17
-    """Number of samples, from the start of the training split, that `frequency` counts and `learned` learns from; all
-    of a smaller split."""
+    """Number of samples, from the start of the training split, whose ids `frequency` counts and `learned` learns
+    from; all samples of a smaller split."""
 
     @property
     def is_active(self) -> bool:
@@ -43,10 +43,11 @@ class IdMapConfig:
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return each table's (rows, rows that are summed for an id) after the id map.
+        """Return, for each table under the id map, its number of rows and the number of rows that are summed for an
+        id.
 
-        `num_embeddings` has the number of ids of each table. Raises ConfigError if the budget leaves a table too few
-        rows.
+        `num_embeddings` has the number of ids of each table. Raises ConfigError if `budget`, the share of rows that
+        remain, leaves a table too few rows.
         """
         width = 2 if self.kind == "quotient_remainder" else 1
         found = []

@@ -1,7 +1,8 @@
-"""Sections of a benchmark definition as typed records, whose types check a definition and describe its schema.
+"""Conversion of a benchmark definition's TOML tables to typed records, whose types check a definition and describe
+its schema.
 
-A record is a frozen dataclass whose types say what is allowed. Every check names the field, the value given, the
-values allowed.
+A record is a frozen dataclass; its fields' types state the allowed values. An error names the field, the value given
+and the values allowed.
 """
 
 import math
@@ -16,7 +17,8 @@ from reference_models.process.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 MAX_COUNT = 2**53
-"""Largest whole number that a definition may give as a count: a double represents all up to 2^53."""
+"""Largest whole number that a benchmark definition may give as a count, 2^53: a double represents all whole numbers
+up to it."""
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -98,5 +100,5 @@ def _bounds(kind: Any, value: object) -> str:
 
 
 def _size(value: object) -> float:
-    """Return a field's value as a number, to be compared with bounds; 0 for a value that is no number."""
+    """Return a field's value if it is a number, to be compared with a limit; 0 for a value that is no number."""
     return value if isinstance(value, int | float) else 0

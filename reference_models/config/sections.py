@@ -41,7 +41,7 @@ class TrainSection:
 
 @dataclass(frozen=True, kw_only=True)
 class AdagradSection(TrainSection):
-    """Section [train] with Adagrad, element-wise or row-wise."""
+    """Section [train] of a definition that trains with Adagrad, element-wise or row-wise."""
 
     opt_name: Literal["adagrad", "rowwise_adagrad"]
     opt_adagrad_learning_rate_decay: Amount | None = None
@@ -53,34 +53,34 @@ class AdagradSection(TrainSection):
     opt_adagrad_epsilon: Amount | None = None
     """Number added to the root of Adagrad's sums of squared gradients; 1e-8 if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps of warm-up, over which the learning rate grows; 0 if left out."""
+    """Number of warm-up steps, over which the learning rate grows; 0 if left out."""
     opt_learning_rate_decay_start_step: Amount | None = None
-    """Step from which the learning rate decays."""
+    """Number of the step from which on the learning rate decays."""
     opt_learning_rate_decay_steps: Amount | None = None
-    """Steps over which the learning rate decays; 0, no decay, if left out."""
+    """Number of steps over which the learning rate decays; 0, no decay, if left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGDSection(TrainSection):
-    """Section [train] with stochastic gradient descent."""
+    """Section [train] of a definition that trains with stochastic gradient descent."""
 
     opt_name: Literal["sgd"]
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps of warm-up, over which the learning rate grows; 0 if left out."""
+    """Number of warm-up steps, over which the learning rate grows; 0 if left out."""
     lr_decay_start_steps: Amount | None = None
-    """Step from which the learning rate decays."""
+    """Number of the step from which on the learning rate decays."""
     sgd_opt_base_learning_rate: Amount | None = None
     """Base learning rate under the name of older MLPerf rounds; the same as opt_base_learning_rate."""
     sgd_opt_learning_rate_decay_poly_power: Amount | None = None
     """Power of the learning rate's polynomial decay; 2 if left out."""
     sgd_opt_learning_rate_decay_steps: Amount | None = None
-    """Steps over which the learning rate decays; 0, no decay, if left out."""
+    """Number of steps over which the learning rate decays; 0, no decay, if left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdamSection(TrainSection):
-    """Section [train] with Adam for the layers and row-wise Adagrad for the tables; its keys are named as in MLPerf's
-    DLRMv4."""
+    """Section [train] of a definition that trains the layers with Adam and the embedding tables with row-wise
+    Adagrad; its keys are named as in MLPerf's DLRMv4."""
 
     opt_name: Literal["Adam"]
     opt_adam_beta_1: Annotated[float, Meta(ge=0, lt=1)] = 0.9
@@ -92,13 +92,14 @@ class AdamSection(TrainSection):
     opt_weight_decay: Amount = 0.0
     """Weight decay; must be 0, since sparse gradients do not support it."""
     opt_gradient_clip_norm: Amount | None = None
-    """Largest norm of the layers' gradient, which is scaled down to it; no clipping if left out."""
+    """Maximum norm of the layers' gradient: a gradient of larger norm is scaled down to it. No clipping if left
+    out."""
     opt_sparse_name: Literal["RowWiseAdagrad"] = "RowWiseAdagrad"
     """Optimizer of the embedding tables."""
     opt_sparse_base_learning_rate: Amount | None = None
     """Learning rate of the embedding tables; the base learning rate if left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
-    """Steps of warm-up, over which both learning rates grow; 0 if left out."""
+    """Number of warm-up steps, over which both learning rates grow; 0 if left out."""
     opt_learning_rate_warmup_start_lr: Amount | None = None
     """Learning rate at which warm-up begins; must be 0."""
     eval_every_data_pct: Amount | None = None
@@ -133,7 +134,8 @@ class DataConfig:
     sha256: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     id_map: IdMapConfig = field(default_factory=IdMapConfig)
-    """Map from ids to embedding rows, applied when the splits are opened: stored data holds ids, not rows."""
+    """Section [id_map]: the map from ids to embedding rows, applied when the dataset's splits are opened, since
+    stored data holds ids, not rows."""
     id_maps: Mapping[int, Any] | None = None
     """Built id map of each table, int32 [ids, k]: the k rows whose sum is an id's embedding. None until it is
     built."""
@@ -191,8 +193,8 @@ class RuntimeConfig:
     """Section [runtime]: settings that may differ between systems without changing the training problem. `threads` is
     None where the harness chooses the number of CPU threads (`auto`, or no value, in the file).
 
-    `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: their number, the
-    placement of tables on them, and the form in which embeddings and dense gradients are sent.
+    `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: the number of processes,
+    the placement of tables on them, and the form in which embeddings and dense gradients are sent.
     """
 
     device: str = "cpu"

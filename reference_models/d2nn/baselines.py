@@ -1,5 +1,5 @@
-"""Simpler models that must miss the optical network's calibrated target: a linear classifier of pixels, without
-light, and an optical network whose shared masks are not trained."""
+"""Simpler models that must miss the quality target calibrated with the optical network, which would else be too easy:
+a linear classifier of pixels, without light, and an optical network whose shared masks are not trained."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ class LinearWorkload(ReferenceWorkload):
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
-    """Workload that trains only the masks of each task; shared masks keep their small initial phases, which hardly
-    change the light."""
+    """Workload (training on a dataset) that trains only the masks that belong to one task each; the masks that all
+    tasks share keep their small initial phases, which hardly change the light."""
 
     name = "untrained_shared"
 

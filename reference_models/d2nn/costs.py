@@ -1,9 +1,9 @@
 """Costs of an optical network, computed from its configuration without torch: see `reference_models.costs`.
 
 FLOP are those of the Fourier transforms, 5 N log2 N for N complex points of the padded grid (radix 2, as FFTW
-counts), whatever an implementation leaves out, and of the sums over detectors as matrix products. torch's counter
-counts only the matrix products; a test compares the number of transforms with those that a step calls. Masks and
-transfer functions are element-wise work, not counted, like activations.
+counts), even where an implementation skips a part of them, and of the sums over detectors as matrix products. torch's
+counter counts only the matrix products; a test compares the number of transforms computed here with the number that a
+training step runs. Masks and transfer functions are element-wise work, not counted, like activations.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
-"""Number of light fields that a mask and the propagation after it save for the backward pass, temporaries
-included."""
+"""Number of light fields, temporary ones included, that a mask and the propagation of light after it save for the
+backward pass."""
 _PADDED_FIELDS = 3
 """Number of padded light fields that a propagation holds at once while it pads, transforms and crops."""
 
@@ -36,8 +36,8 @@ def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the layers and other work of a training step of the optical network, from which its costs follow; each
-    Fourier transform reads and writes its padded field once."""
+    """Return the declaration of a training step of the optical network (layers and other work), from which its costs
+    follow; each Fourier transform reads and writes its padded field once."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {

@@ -1,4 +1,5 @@
-"""Propagation of light in the optical network without Fourier transforms of dark rows; hand-written backward pass.
+"""Propagation of light in the optical network without Fourier transforms of dark rows; its backward pass is written
+by hand.
 
 A field is padded, and cropped, along one axis at a time: in a window twice as wide as the grid, half the rows are
 dark in the first transform and not needed after the last, and are left out of both.
@@ -11,8 +12,8 @@ import torch
 from reference_models.d2nn.model import D2NN
 
 CHUNK = 16
-"""Light fields propagated at a time on a CPU: with a window of 64 cells they take half a megabyte and stay in a
-core's cache."""
+"""Number of light fields propagated at a time on a CPU: with a window of 64 cells they take half a megabyte and stay
+in a core's cache."""
 
 
 def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
@@ -53,8 +54,8 @@ class MaskedHop(torch.autograd.Function):
 
 
 class FusedD2NN(D2NN):
-    """Optical network that propagates the light of all tasks together; weights, mask errors and results are
-    D2NN's."""
+    """Optical network that propagates the light of all tasks together; its weights, random mask errors and results
+    are the same as those of its base class, D2NN."""
 
     def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the intensity of light behind all masks, float [B, T, n * n] (patterns, tasks, cells), of patterns

@@ -6,8 +6,8 @@ from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedD2NN`: Fourier transforms skip dark rows, Adam updates all weights in one call,
-    and a thread reads the next batches."""
+    """Workload (training on a dataset) that trains a `FusedD2NN`: Fourier transforms skip dark rows, Adam updates all
+    weights in one call, and a thread reads the next batches."""
 
     name = "optimized"
     reads_ahead = True

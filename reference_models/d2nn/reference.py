@@ -41,8 +41,8 @@ class ReferenceWorkload(TrainingLoop):
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
-        """Return a batch of images; in a batch of synthetic clicks, dense features become the pixels, and ids the
-        classes."""
+        """Return samples `start` to `stop` - 1 as a batch of images; of synthetic click data, the dense features
+        become pixels, and the ids become classes."""
         batch = super().read_batch(split, name, start, stop)
         return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
 

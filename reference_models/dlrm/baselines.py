@@ -1,6 +1,7 @@
-"""Simpler models that must miss DLRM's calibrated quality target: each lacks a part of DLRM.
+"""Simpler models, each without a part of DLRM, that must miss the quality target calibrated with DLRM: a target that
+one of them meets would be too easy.
 
-They share the reference implementation's loop, optimizer and evaluation; only the weights differ.
+They are trained by the reference implementation's loop, optimizer and evaluation; only the model differs.
 """
 
 import torch
@@ -15,7 +16,7 @@ from reference_models.training.optimizers import build_dense_optimizer, build_op
 
 
 class DenseOnly(nn.Module):
-    """Model without ids: DLRM's bottom and top MLP in sequence, on dense features only."""
+    """Model without sparse features: DLRM's bottom and top MLP in sequence, on dense features only."""
 
     def __init__(self, config: MLPWidths, num_dense: int) -> None:
         super().__init__()

@@ -26,16 +26,17 @@ class MLPWidths(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DLRMConfig:
-    """Layer widths of a DLRM as in the papers: `bottom_mlp` without its input, `top_mlp` ending in 1."""
+    """Layer widths of a DLRM, written as in the papers: `bottom_mlp` without its input width, `top_mlp` ending in
+    1."""
 
     interaction: Literal["dot", "dcn", "cat"]
     """Interaction: `dot` products of all pairs (DLRM), `dcn` low-rank cross layers (DLRM-DCNv2), `cat` none."""
     embedding_dim: PositiveCount
     """Width of embedding rows."""
     bottom_mlp: Counts
-    """Widths of the layers that dense features pass; the last is embedding_dim."""
+    """Widths of the bottom MLP's layers, which dense features pass; the last is embedding_dim."""
     top_mlp: Counts
-    """Widths of the layers after the interaction; the last is 1, the logit."""
+    """Widths of the top MLP's layers, which follow the interaction; the last is 1, the logit."""
     dcn_num_layers: PositiveCount = 0
     """Number of cross layers; required with `dcn`, refused otherwise."""
     dcn_low_rank_dim: PositiveCount = 0

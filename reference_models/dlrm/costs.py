@@ -23,8 +23,9 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the layers, lookups and other work of a training step of DLRM, from which its costs follow. With `dot`
-    all F x F products of the F vectors count.
+    """Return the declaration of a training step of DLRM (layers, lookups, other work), from which its costs follow.
+    With the interaction `dot`, all F x F dot products of the F vectors are counted, although only the pairs below the
+    diagonal are used.
 
     The bottom MLP's input needs no gradient.
     """
@@ -50,11 +51,8 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Return the number of floats per sample that the interaction reads and writes in its forward and in its backward
-    pass.
-
-    Operands and results of its matrix products are not included.
-    """
+    """Return the numbers of floats per sample that the interaction reads and writes outside its matrix products, in
+    its forward and in its backward pass."""
     vectors = (1 + data.num_sparse) * model.embedding_dim
     if model.interaction == "dot":
         width = interaction_width(model, data.num_sparse)
@@ -78,7 +76,8 @@ def served_bytes(
     precision: str,
     table_precision: str,
 ) -> ServedBytes:
-    """Return the bytes of the weights of a DLRM that answers queries, in the given precisions.
+    """Return the bytes of the weights of a DLRM that answers queries: of dense layers in `precision`, of tables in
+    `table_precision`.
 
     `num_embeddings` are the tables' numbers of rows; None where the definition states them.
     """

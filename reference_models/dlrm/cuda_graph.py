@@ -23,7 +23,7 @@ from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
-"""Value in the log for Triton kernels that were not tried yet."""
+"""Reason, in the log, why torch's operators are used instead of Triton's kernels: these have not been tried yet."""
 
 
 NUM_SLOTS = 2
@@ -37,8 +37,8 @@ Stamp = tuple[str, torch.cuda.Event]
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Buffers of a batch on the GPU, the CUDA graph that trains on them, its loss, and events: batch copied, batch
-    used."""
+    """Slot for one batch on the GPU: the batch's buffers, the CUDA graph that trains on them, its loss, and events
+    that tell when the batch was copied (`is_full`) and used (`is_free`)."""
 
     batch: Batch
     graph: torch.cuda.CUDAGraph
@@ -90,7 +90,7 @@ class CUDAGraphStep:
 
     def prepare_phases(self) -> None:
         """Capture the training step's graphs a second time, over the same buffers, with CUDA events that time the
-        step's phases; do nothing if that was done before."""
+        step's phases; do nothing if such graphs were captured before."""
         for slot in () if self._phased else self._slots:
             stamps: list[Stamp] = []
 
@@ -103,7 +103,8 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits for the last step but one.
+        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits until the step before the
+        last one is done, whose buffers this step uses again.
 
         Without this wait a fast reader would fill memory with unused batches.
         """
@@ -137,8 +138,8 @@ class CUDAGraphStep:
         return taken
 
     def _take(self, slot: _Slot) -> None:
-        """Add up the seconds in each phase of the last step that used the buffers `slot`, before its events are
-        recorded again."""
+        """Add up the seconds in each phase of the last step that used a slot (a batch's buffers and graph), before
+        its CUDA events are recorded again; do nothing if these seconds were added already."""
         if not any(slot is other for other in self._untaken):
             return
         self._untaken = [other for other in self._untaken if other is not slot]
@@ -152,7 +153,7 @@ def _explaining_capture() -> Iterator[None]:
     """Raise CaptureError for any error while a CUDA graph is captured; its message names the setting that avoids
     graphs.
 
-    The first error stays as its cause, so that out of memory can be told apart.
+    The first error stays as the CaptureError's cause, so that callers can recognise an out-of-memory error.
     """
     try:
         yield
@@ -167,9 +168,10 @@ def _explaining_capture() -> Iterator[None]:
 
 
 class CUDAGraphWorkload(OptimizedWorkload):
-    """Workload that trains a DLRM by replaying a CUDA graph; warm-up steps run without graph, on a side stream.
+    """Workload that trains a DLRM by replaying a CUDA graph; warm-up steps run without a graph, on a stream of their
+    own.
 
-    Under `runtime.graph=off` no step is captured: operators are launched one by one, in DLRM's phases.
+    Under `runtime.graph=off` no step is captured: operators are launched one by one, and the phases are DLRM's.
 
     Otherwise the phases are DATA, in which the device waits for its batch, and REPLAY, whose parts are timed by
     events inside the graph: see `take_replayed`.
@@ -194,8 +196,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return Matmuls(choice, dtype=dtype, keeps_results=False, has_kernels=self._has_kernels())
 
     def _has_kernels(self) -> bool:
-        """Return whether the step uses Triton's kernels; they are tried out for the warm-up copy, and the result
-        remembered."""
+        """Return whether the step uses Triton's kernels. The first call, while the small model for warm-up is built,
+        tries whether they work, and later calls return the same answer."""
         if self._kernel_problem == _UNKNOWN:
             dim = self.spec.model.embedding_dim
             state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]
@@ -204,7 +206,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return the run's settings for the log, by key, among them whether Triton kernels and a CUDA graph are used.
+        """Return the run's settings by their keys in the log, among them whether Triton kernels and a CUDA graph are
+        used.
 
         If Triton's kernels are not used, the value of `kernels` says why.
         """
@@ -248,7 +251,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
             self._graph_step.times_phases, self.enter = False, ignore_phase
 
     def take_replayed(self) -> dict[str, float]:
-        """Return the seconds in each phase of the replayed steps since the last call, inside `report_phases`."""
+        """Return the seconds in each phase of the steps that were replayed inside `report_phases` since the last
+        call."""
         return {} if self._graph_step is None else self._graph_step.take_phases()
 
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
@@ -265,8 +269,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
-        """Return the copy of a dataset split on the GPU, made at its first use; None if it does not fit, or is read
-        only once.
+        """Return the copy of a dataset split that the GPU holds, made at the first call; None if the split does not
+        fit in GPU memory, or is read only once.
 
         Splits that are read more than once are the evaluation split, and synthetic data, which is in no file.
         """

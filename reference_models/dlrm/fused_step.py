@@ -16,12 +16,12 @@ from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
-"""Function that updates the embedding tables, given the rows looked up, the batch size's LookupPlan, and the gradient
-of the pooled rows (bags)."""
+"""Function that updates the embedding tables, given the numbers of the rows looked up, the LookupPlan (tensors for
+pooling and sorting that depend only on the batch size), and the gradient of the pooled rows (bags)."""
 
 
 class FusedDLRM(DLRM):
-    """DLRM whose weights and optimizer state are laid out for its hand-written passes, with these passes.
+    """DLRM with hand-written forward and backward passes, for which its weights and optimizer state are laid out.
 
     To all other code it is a DLRM: names and values of weights, and the forward pass by autograd, are the same.
     """
@@ -48,12 +48,12 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Lay out the weights and states of `optimizers` (tables', dense weights') for the hand-written passes; the
-        modules of the model then hold views of them.
+        """Lay out the weights and states of `optimizers` (the tables' optimizer, the dense weights') for the
+        hand-written passes; the modules of the model then hold views of these weights.
 
-        `matmuls` says how products, and the work around them, are computed; by default in the weights' type and by
-        torch's operators. `row_type` is the integer type of row numbers; by default it follows from the tables' size,
-        but a warm-up copy with small tables gets the type of the full tables.
+        `matmuls` says how matrix products, and the work around them, are computed; by default in the weights' type
+        and by torch's operators. `row_type` is the integer type of row numbers; by default it follows from the
+        tables' size, but a copy of the model for warm-up, whose tables are small, gets the type of the full tables.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
@@ -77,8 +77,8 @@ class FusedDLRM(DLRM):
         self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
-        """Return the interaction with hand-written passes; `like` has the type of the vectors that enter the
-        interaction."""
+        """Return the interaction with hand-written passes; `like` is an empty tensor of the data type and width of
+        the vectors that enter the interaction."""
         return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
@@ -104,10 +104,10 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def train_on_tensors(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
-        """Train on one batch at the learning rates [2] of embeddings and dense weights; return its loss.
+        """Train on one batch at the learning rates [2] of embeddings and dense weights; return the batch's loss.
 
         Shapes do not depend on the ids and the host waits for no value, so that a CUDA graph can capture the step,
-        once `prepare` has seen the batch size. The model's `num_steps` is left to the caller.
+        once `prepare` has seen the batch size. The caller counts the steps in the model's `num_steps`.
         """
         sparse_eps, dense_eps = (optimizer.param_groups[0].get("eps", 0.0) for optimizer in self.optimizers)
 
@@ -188,7 +188,8 @@ class FusedPass:
         model = self._model
 
         def applying(phase: DLRMPhase) -> Apply:
-            """Enter the phase `phase`; return a function that updates a dense weight within the optimizer's phase."""
+            """Enter the phase `phase`; return a function that updates a dense weight in the phase DENSE_OPTIMIZER and
+            then enters `phase` again."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:

@@ -23,8 +23,8 @@ off."""
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Workload that trains a `FusedDLRM`: all tables in one weight, hand-written passes, matrix products by chosen
-    kernels, and batches read ahead by a thread."""
+    """Workload that trains a `FusedDLRM`: all tables in one weight, hand-written passes, matrix products by the
+    kernels that were fastest when timed, and batches read ahead by a thread."""
 
     name = "optimized"
     reads_ahead = True
@@ -54,7 +54,8 @@ class OptimizedWorkload(ReferenceWorkload):
 
     @property
     def _cpu_kernels(self) -> CPUKernels | str:
-        """Functions compiled from C for the step's passes, or the reason why there are none; checked once."""
+        """Functions compiled from C for the step's passes, or the reason, in words, why torch's operators are used
+        instead. Compiled and checked at the first use only."""
         if self.device.type != "cpu":
             return f"the compiled passes are for CPUs, not for {self.device.type}"
         if self.spec.runtime.kernels == "off":
@@ -66,8 +67,8 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return the run's settings for the log, by key, among them whether compiled functions or torch's operators
-        do the work around matrix products.
+        """Return the run's settings by their keys in the log, among them whether compiled functions or torch's
+        operators do the work around matrix products.
 
         If compiled functions are not used, the value of `kernels` says why.
         """
@@ -94,7 +95,8 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
         """Time each matrix product of the step, as collected in `build`'s warm-up, by every available kernel; return
-        the fastest kernel of each, or that of `previous` where it is hardly slower.
+        the fastest kernel of each product, or its kernel in the earlier choice `previous` where that is hardly
+        slower.
 
         See `reference_models.fused.choice.ChoosesMatmul`.
         """
@@ -103,7 +105,8 @@ class OptimizedWorkload(ReferenceWorkload):
         return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
-        """Compute each matrix product by the kernel that `choice` lists for it, from the next step on."""
+        """Compute, from the next step on, each matrix product by the kernel that timing chose for it and that
+        `choice` lists."""
         self._matmuls = self._make_matmuls(choice)
         self.model.use(self._matmuls)
 

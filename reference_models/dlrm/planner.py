@@ -46,8 +46,8 @@ seconds."""
 
 
 class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
-    """TorchRec's enumerator of sharding options that also reports progress by table: with many devices a table takes
-    seconds."""
+    """TorchRec's enumerator of sharding options that also reports after each table how many tables are done: with
+    many devices a table takes seconds."""
 
     def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
         super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)

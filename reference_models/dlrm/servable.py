@@ -109,13 +109,13 @@ class ServedDLRM:
             return x.squeeze(1).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Batch]:
-        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start if it
-        ends."""
+        """Return a query (a batch) of each size, in order, from the evaluation split, which begins again at its
+        end."""
         return read_queries(self._read, self._data.eval.num_samples, sizes)
 
     def quality(self) -> QualityMetrics | None:
-        """Return the metrics of the whole evaluation split, as training computes them; None if labels are pure
-        chance."""
+        """Return the metrics of the whole evaluation split, as training computes them; None where labels are random,
+        so that a model cannot learn them."""
         return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
@@ -141,8 +141,8 @@ class ServedDLRM:
 def build_model(
     config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
 ) -> tuple[DLRM, torch.Tensor]:
-    """Return the reference DLRM, with `weights` or those that `seed` draws, and all its tables as float32 [sum(rows),
-    d].
+    """Return the DLRM of the reference implementation, with `weights` or those that `seed` draws, and the rows of all
+    its tables as one tensor, float32 [sum(rows), d].
 
     Raises ConfigError for weights of other names or shapes. Torch's generators are restored afterwards.
     """
@@ -173,7 +173,7 @@ def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
 
 def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return DLRM's interaction, with matrix products of cross layers in `precision`, and all else as in the
-    reference.
+    reference implementation.
 
     The dot products of pairs of vectors have the vectors' type: bf16 where `precision` is bf16, float32 where it is
     int8.

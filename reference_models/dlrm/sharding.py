@@ -1,7 +1,7 @@
 """DLRM with its tables sharded over ranks by TorchRec: the model, the plan, the initial weights of each shard.
 
-Dense layers are the reference's, on every rank; bags of ids replace its matrix of ids. `torchrec` trains the model,
-`planner` plans it for devices that need not exist.
+Dense layers are those of the reference implementation, on every rank; bags of ids replace its matrix of ids. The
+module `torchrec` trains the model; `planner` plans the placement of its tables on devices that need not exist.
 """
 
 import logging
@@ -51,7 +51,8 @@ _PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard: rows and columns of a table that this rank holds; `weight` is a view of the trained tensor."""
+    """Shard of an embedding table: the rows and columns that this rank holds; `weight` is a view of the trained
+    tensor."""
 
     table: int
     weight: torch.Tensor
@@ -59,8 +60,8 @@ class Shard:
     first_column: int
 
     def describe(self, rank: int) -> dict[str, int]:
-        """Return the part of a table that rank `rank` holds (first row, rows, first column, columns), as plain
-        values."""
+        """Return the part of a table that rank `rank` holds (first row, rows, first column, columns), as numbers that
+        can be sent to other ranks."""
         num_rows, num_columns = map(int, self.weight.shape)
         return {
             "rank": rank,
@@ -80,7 +81,8 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 
 @contextmanager
 def quiet_torchrec() -> Iterator[None]:
-    """While inside, silence TorchRec's logs and warnings to its own developers, which planning and wrapping print."""
+    """Silence TorchRec's logs and warnings inside the `with` block: planning and wrapping a model print messages that
+    are meant for TorchRec's own developers."""
     # TorchRec's planner writes to the root logger, too.
     loggers = [logging.getLogger("torchrec"), logging.getLogger()]
     before = [logger.level for logger in loggers]
@@ -110,7 +112,8 @@ def table_index(name: str) -> int:
 def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str) -> EmbeddingBagCollection:
     """Return an embedding table per sparse feature, on the meta device: only shards are ever in memory.
 
-    The optimizer is set as an attribute of the weights, where the planner reads it to count its state.
+    The optimizer's class is set as an attribute of the weights, from which TorchRec's planner computes the size of
+    the optimizer state.
     """
     configs = [
         EmbeddingBagConfig(
@@ -247,9 +250,9 @@ def make_sharder(
 def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Topology:
     """Return TorchRec's description of the ranks' devices (memory, bandwidth), all equal to this rank's device.
 
-    TorchRec assumes GPUs of 32 GiB and constant links. Here a GPU's memory and bandwidth are read from the driver,
-    links stay TorchRec's constants. A GPU gets no host memory to put tables into: fetching rows from host memory in
-    each step is many times slower than from the GPU's own, and a run would measure the bus.
+    By default TorchRec assumes GPUs of 32 GiB and constant links. This function reads a GPU's memory and bandwidth
+    from the driver; links stay TorchRec's constants. A GPU gets no host memory to put tables into: fetching rows from
+    host memory in each step is many times slower than from the GPU's own, and a run would measure the bus.
     """
     if device.type == "cpu":
         return Topology(num_ranks, "cpu", local_world_size=local_ranks)
@@ -276,8 +279,9 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Return the sharding plan of the tables: the plan that `sharding` states, or one by TorchRec's planner, which
-    has one sharding type or, with `auto`, a choice; rank 0 makes it for all ranks.
+    """Return the sharding plan of the tables: the plan that `sharding` states, or one that rank 0 makes for all ranks
+    by TorchRec's planner. The planner gives every table the sharding type `sharding`; with `auto` it chooses a type
+    for each.
 
     Raises ConfigError if TorchRec's planner cannot place the tables.
     """
@@ -315,8 +319,8 @@ def make_constraints(
 ) -> dict[str, ParameterConstraints]:
     """Return constraints for TorchRec's planner: each table's requested sharding type, and its ids per bag.
 
-    Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values; TorchRec's own least
-    width, 128, would leave smaller dimensions uncut.
+    Column-wise types cut the embedding dimension into one part for each device, of a multiple of 4 values, as
+    FBGEMM's rows need; TorchRec's own minimum of 128 columns per part would leave smaller dimensions uncut.
     """
     is_column = sharding in COLUMN_TYPES
     width = max(4, math.ceil(embedding_dim / num_devices / 4) * 4)

@@ -27,7 +27,7 @@ def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, A
     """Return the section [model] with its shorthand key for the hidden widths of both MLPs written out.
 
     If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError where the
-    shorthand key is no list, or the widths of one of the MLPs are changed beside it.
+    shorthand key is no list, or the widths of one of the MLPs are changed, too.
     """
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
@@ -54,7 +54,8 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
 
 
 def load_optimized(**parts: str) -> Loader:
-    """Return the loader of DLRM's optimized implementation, whose class on a GPU is another one than on a CPU.
+    """Return the loader of DLRM's optimized implementation: of CUDAGraphWorkload where the device is a GPU, else of
+    OptimizedWorkload.
 
     `parts` are further arguments of the class, named as for `load_class`.
     """

@@ -73,7 +73,8 @@ class TorchRecWorkload(TrainingLoop):
 
     name = "torchrec"
     sharding_types: dict[str, str]
-    """Sharding type of each table, by table name, in the sharding plan (given, or made by the planner)."""
+    """Sharding type of each table, by table name, in the sharding plan (the user's own plan, or that of TorchRec's
+    planner)."""
     _collectives: CollectiveCounter | None = None
     _ahead: InputAhead[BagBatch] | None = None
 
@@ -130,8 +131,8 @@ class TorchRecWorkload(TrainingLoop):
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
-        """Return the optimizers: the tables' fused one, that of replicated tables if there are any, the dense
-        weights'."""
+        """Return the optimizers in this order: that of sharded tables, whose updates FBGEMM runs inside the backward
+        pass; that of replicated tables, if there are any; that of the dense weights."""
         train = self.spec.train
         parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
         replicated = [
@@ -153,8 +154,8 @@ class TorchRecWorkload(TrainingLoop):
         self._ahead = InputAhead(self.model.module.tables, self.device) if self._sends_ahead() else None
 
     def _refuse_unlike_replicas(self) -> None:
-        """Raise RuntimeError on every rank if copies of replicated tables do not begin equal: they would stay
-        different."""
+        """Raise RuntimeError on every rank if copies of replicated tables are not equal before training: they would
+        stay different."""
         with quiet_torchrec():
             shards = local_shards(self.model.state_dict())
         sums = {
@@ -192,8 +193,8 @@ class TorchRecWorkload(TrainingLoop):
     # the run
 
     def warm_up(self) -> None:
-        """Train on this rank's share of a synthetic batch, to warm up; the warm-up copy uses the run's process
-        groups."""
+        """Train a copy of the model with small tables on a synthetic batch of this rank's size, to warm up; ranks
+        communicate in the process groups that the run then uses."""
         split, size = self.data.train, self.world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -269,7 +270,7 @@ class TorchRecWorkload(TrainingLoop):
         super().check_loss(total_loss)
 
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Yield this rank's part of each batch, ids in bags, padded with zeros if the split's end leaves fewer
+        """Yield this rank's part of each batch, with ids in bags, padded with zeros if the split's end leaves fewer
         samples.
 
         All ranks must have equally many samples, since tables are looked up for all ranks together.
@@ -338,8 +339,9 @@ class TorchRecWorkload(TrainingLoop):
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
         """Return bytes and seconds of ranks' collective calls, over `num_steps` pairs of steps and one evaluation.
 
-        Call it after the run: the steps train on, each with the epoch's first batch, and no ids are sent before their
-        step. In each pair one step is plain and one is counted call by call, so that both kinds meet the same noise.
+        Call it after the run, since its steps train the weights further, each on the epoch's first batch; no ids are
+        sent before their step. In each pair one step runs as in training and the other is counted call by call, so
+        that both meet the same noise of the machine.
         """
         (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
         self.model.train()
@@ -369,7 +371,8 @@ class TorchRecWorkload(TrainingLoop):
         )
 
     def _placement(self) -> list[dict[str, Any]]:
-        """Return each table's sharding type, kernel, and parts by rank, as TorchRec has built them."""
+        """Return each table's sharding type, kernel, and shards (rank, rows, columns), as TorchRec has built them;
+        the shards of all ranks are known on rank 0 only."""
         with quiet_torchrec():
             mine = local_shards(self.model.state_dict())
         rank = self.world.rank

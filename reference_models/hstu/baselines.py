@@ -1,4 +1,5 @@
-"""Simpler models that must miss HSTU's calibrated quality target: they lack its attention layers."""
+"""Simpler models that must miss the quality target calibrated with HSTU: they lack its attention layers, and a target
+that one of them meets would be too easy."""
 
 from collections.abc import Sequence
 
@@ -11,7 +12,8 @@ from reference_models.hstu.sequences import Sequences
 
 
 class NoHistory(HSTU):
-    """HSTU without layers: its head gets only the candidates' items, not the user's history."""
+    """HSTU without layers: the head, which computes the logit, gets only the candidates' items, not the user's
+    history."""
 
     def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
         """Return an output for each candidate that does not depend on the user's history: [B, D]."""
@@ -45,6 +47,6 @@ class MeanHistory(HSTU):
 
 
 def sequence_of_candidates(batch: Sequences, device: torch.device) -> torch.Tensor:
-    """Return the number of the sequence to which each candidate belongs: int64 [B]."""
+    """Return, for each candidate of the batch, the index of the sequence that it belongs to: int64 [B]."""
     lengths = torch.tensor(batch.lengths, device=device)
     return torch.arange(len(lengths), device=device).repeat_interleave(lengths)

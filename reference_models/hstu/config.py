@@ -28,11 +28,11 @@ class HSTUConfig:
     attention_dim: PositiveCount
     """Width of each head's queries, keys, values and gates."""
     item_mlp: PositiveCount
-    """Hidden width of the MLP of a candidate's item."""
+    """Hidden width of the MLP on a candidate's item embedding."""
     head_mlp: PositiveCount
     """Hidden width of the MLP that returns the logit from the outputs for user and item."""
     max_sequence_length: PositiveCount
-    """Most events of a user's sequence: the history, followed by the candidates of a time window."""
+    """Maximum number of events of a user's sequence: the history, followed by the candidates of a time window."""
 
 
 def parse_model(table: Mapping[str, Any]) -> HSTUConfig:

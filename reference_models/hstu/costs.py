@@ -1,8 +1,8 @@
 """Costs of an HSTU, computed from its configuration without torch: see `reference_models.costs`.
 
-Costs are of full sequences: histories of the greatest length, and all candidates of a window together. The layers'
-products are those of the reference, over all pairs of a padded sequence, masked ones included, as torch's counter
-counts. A sample is a candidate.
+Costs are of full sequences: histories of the greatest length, each followed by all candidates of a time window. The
+layers' products are those of the reference, over all pairs of positions of a padded sequence, masked pairs included,
+as torch's counter counts. A sample is a candidate.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ _TABLES = (ITEM, ARTIST)
 
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the layers, lookups and other work of a training step of HSTU on full sequences, from which its costs
-    follow; the last sequence may hold fewer candidates.
+    """Return the declaration of a training step of HSTU on full sequences (layers, lookups, other work), from which
+    its costs follow; the last sequence may hold fewer candidates.
 
-    Other than its matrix products, a layer reads and writes its tokens, gates, queries, keys and values, and its
+    Outside its matrix products, a layer reads and writes its tokens, gates, queries, keys and values, and its
     attention scores.
     """
     shape = sequence_shape(model, data)

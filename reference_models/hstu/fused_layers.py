@@ -1,9 +1,9 @@
 """HSTU without padding: sequences of equal shape are computed together, the last layer only for candidates.
 
-The reference pads, multiplies all pairs and discards the masked ones. Here a batch is split into groups of sequences
-with equal numbers of past events and candidates. Scores are computed only with past events; a candidate's score with
-itself is a sum of products. The last layer's output is not read at past events, so only keys and values are computed
-there.
+The reference implementation pads sequences, multiplies all pairs of positions and discards the masked pairs. This
+module splits a batch into groups of sequences with equal numbers of past events and candidates. Scores are computed
+only with past events; a candidate's score with itself is a sum of products. The last layer's output is not read at
+past events, so only keys and values are computed at these.
 """
 
 import math
@@ -177,16 +177,16 @@ def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> t
 
 
 def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return the sums of runs of gradient rows, [number of runs, D]. `order` [n] lists rows of `gradient` [N, D]; a
-    run is what it lists from one of `starts` to the next."""
+    """Return the sums of runs of gradient rows, [number of runs, D]. `order` [n] lists row numbers of `gradient` [N,
+    D]; a run is the part of `order` from one position in `starts` to the next."""
     return torch.embedding_bag(gradient, order, starts, mode=0)[0]
 
 
 def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return the sums of runs of gradient rows as `_sum_runs` does, on a GPU: first of pieces of the runs, then of
-    the pieces' sums.
+    """Return the sums of runs of gradient rows as `_sum_runs` does, on a GPU: first the sums of pieces of the runs,
+    then the sums of these sums.
 
-    Otherwise a single thread would add up the whole run of a table row that is looked up often.
+    A single sum per run would be added up by one GPU thread, which is slow for a table row that is looked up often.
     """
     edges = torch.arange(0, len(order), _PIECE, device=order.device)
     pieces = torch.cat([starts, edges]).sort()[0]  # a start that is also an edge makes an empty piece
@@ -197,12 +197,13 @@ def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: tor
 
 _SUMS = {"cuda": _sum_runs_in_pieces}
 _PIECE = 128
-"""Largest number of gradient rows of one table row (a run) that a GPU thread sums one after the other; an estimate,
-not measured."""
+"""Maximum number of gradient rows that a GPU thread sums one after the other, out of all gradient rows of one table
+row; an estimate, not measured."""
 
 
 class FusedHSTU(HSTU):
-    """HSTU whose layers compute groups of equally long sequences without padding; all else is HSTU's."""
+    """HSTU whose layers compute groups of equally long sequences without padding; all else is as in its base class
+    HSTU."""
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
         """Return the sums of item row and artist row of each event, [T + B, D]: past events first, then

@@ -151,7 +151,8 @@ class HSTU(nn.Module):
         return past, candidates + (self.actions[UNKNOWN_ACTION] + self.ages[0])
 
     def judge(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """Return the candidates' logits [B] from the layers' output [B, D] and the candidates' item rows [B, D]."""
+        """Return the candidates' logits [B] from the layers' output at the candidates [B, D] and the sums of the
+        candidates' item and artist rows [B, D]."""
         logits: torch.Tensor = self.head(users * self.item_mlp(items))
         return logits.squeeze(1)
 

@@ -1,8 +1,8 @@
 """Batches of a log of users' events, for HSTU: each user's history and candidates, sequences of unequal lengths.
 
-A sample is an event to be predicted, a candidate. Its history is the user's last events before the candidate's time
-window: in any batch, a candidate has the same history, with no event of its own window. Neighbouring candidates of
-one user and window in a batch share their history in one sequence.
+A sample is an event to be predicted, a candidate. Its history is the user's last events before the time window of the
+candidate, so it holds no event of that window, and is the same in whatever batch the candidate is. Neighbouring
+candidates of one user and window in a batch share their history in one sequence.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -80,8 +80,8 @@ def make_synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequence
 
 
 class SequenceLog:
-    """Events of a dataset split, and of the split before it, grouped by user; the constructor reads and checks
-    all."""
+    """Events of a dataset split and, for an evaluation split, of the training split before it, grouped by user; the
+    constructor reads and checks all events."""
 
     def __init__(self, split: ClickDataset, before: ClickDataset | None, place: str, shape: SequenceShape) -> None:
         self._first = 0 if before is None else before.num_samples

@@ -25,7 +25,8 @@ def init_linear_torchrec(linear: nn.Linear) -> None:
 
 
 def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends_in_logit: bool) -> nn.Sequential:
-    """Build linear layers of the given widths, with a ReLU after each but a last layer that returns the logit.
+    """Build linear layers of the given widths, with a ReLU after each layer, except after a last layer that returns
+    the logit.
 
     Maps [B, in_features] to [B, widths[-1]].
     """

@@ -1,7 +1,8 @@
-"""Storage of named arrays in a folder, <name>.npy and manifest.json: written whole, verified when read.
+"""Storage of named arrays in a folder, <name>.npy and manifest.json: written whole or not at all, verified when read.
 
 The folder appears by one rename, after all of it is on the disk. Readers trust neither the manifest nor any file
-before sizes, headers and digests agree. Other members of the manifest belong to the module that writes the artifact.
+before sizes, headers and digests agree. Members of the manifest other than the arrays' entries belong to the module
+that writes the folder.
 """
 
 import hashlib
@@ -65,10 +66,10 @@ def write_artifact(
 ) -> Mapping[str, WrittenArray]:
     """Write named arrays, and the manifest that `describe` makes of their entries, as the folder `target`.
 
-    `write_more` writes further files to the draft of the folder.
-    An older folder, and drafts of killed processes, are replaced; one process at a time may write there. Returns the
-    entries of the arrays. Raises ConfigError for a name or a type that cannot be stored, OSError where writing fails;
-    `target` is then unchanged.
+    All files are first written to a draft of the folder, to which `write_more` adds further files; then the draft is
+    renamed. An older folder, and drafts of killed processes, are replaced; one process at a time may write there.
+    Returns the entries of the arrays. Raises ConfigError for a name or a type that cannot be stored, OSError where
+    writing fails; `target` is then unchanged.
     """
     for name, array in arrays.items():
         if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
@@ -114,12 +115,14 @@ def check_artifact(folder: Path, arrays: Mapping[str, StoredArray]) -> None:
 
 
 def read_arrays(folder: Path, arrays: Mapping[str, StoredArray]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a folder that `check_artifact` accepted, verifying every byte. Raises ArtifactError."""
+    """Return the arrays of a folder that `check_artifact` accepted, verifying every byte. Raises ArtifactError if a
+    file is damaged."""
     return {name: _read_array(folder / f"{name}.npy", stored) for name, stored in arrays.items()}
 
 
 def make_npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a .npy file (format 1.0) of C order: the only header that is written, and accepted.
+    """Return the header of a .npy file (format 1.0) whose array is in C order: the only form of header that is
+    written and accepted.
 
     Readers make the header from the manifest and compare, so no untrusted header is parsed.
     """

@@ -1,9 +1,10 @@
 """Writing of files such that no reader sees half of one, in folders that others may write to, too.
 
 Nothing is written through a link or into a pipe that has the file's name: a file is first written under a new,
-unpredictable name (a draft), then renamed. All files of training are written here, and those that `harness` writes
-under a lock. The package `reports` has its own reports/text/atomic_write.py, since neither package imports the other;
-a test checks that both behave alike.
+unpredictable name (a draft), then renamed. Code that trains writes all its files by this module, and `harness` those
+that it writes under a lock. The packages `reports` and `reference_models` import nothing from each other, so
+`reports` has a module of its own for this purpose (reports/text/atomic_write.py); a test checks that both modules
+behave alike.
 """
 
 import os
@@ -51,7 +52,7 @@ def create(path: Path) -> BinaryIO:
 
 
 def draft_of(path: Path) -> Path:
-    """Return a path, in the folder of `path`, for a draft of that file, under a name that nobody can have created
+    """Return the path of a draft of the file `path`, in the same folder, under a name that nobody can have created
     before."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
 

@@ -92,8 +92,8 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """While inside, add the file's name to an error of writing (such as a full disk), which does not say which open
-    file it is about."""
+    """Add the file's name to an error of writing (such as a full disk) inside the `with` block, since the system's
+    error does not say which open file it is about."""
     try:
         yield
     except OSError as error:

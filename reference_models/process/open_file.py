@@ -25,9 +25,9 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
     """Open a regular file for reading, never waiting for pipes or touching devices; follow links only if `follows`.
 
-    A user's own argument may be a link; a path named in a file may be one only where the user is known to have put it
-    there. `max_bytes` bounds the size before anything is read. Raises DatasetError for any other kind of file, and
-    OSError where the system refuses.
+    A path that the user gives may be a link; a path that a file names may be a link only where the user is known to
+    have put it there. `max_bytes` bounds the size before anything is read. Raises DatasetError for any other kind of
+    file, and OSError where the system refuses.
     """
     expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
     try:

@@ -72,14 +72,14 @@ class ServedForward:
             return self._loop.compute_logits(self._loop.model, batch).float().cpu()
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start if it
-        ends."""
+        """Return a query (a batch) of each size, in order, from the evaluation split, which begins again at its
+        end."""
         split = self._loop.data.eval
         return read_queries(
             lambda start, stop: self._loop.read_batch(split, "eval", start, stop), split.num_samples, sizes
         )
 
     def quality(self) -> Any:
-        """Return the model's metrics over the evaluation split, as training computes them; None if labels are pure
-        chance."""
+        """Return the model's metrics over the evaluation split, as training computes them; None where labels are
+        random, so that a model cannot learn them."""
         return self._loop.evaluate_with(find_metric(self._loop.metric).measure) if has_signal(self._data) else None

@@ -1,11 +1,11 @@
 """Candidates (nodes to recommend) by personalised PageRank: a diffusion of a few steps from one node, on subgraphs.
 
 MeLoPPR (Li et al., "MeLoPPR: Software/Hardware Co-design for Memory-efficient Low-latency Personalized PageRank", DAC
-2021) splits the L steps in two stages. The first stage is computed on the subgraph of the nodes that its steps reach
-from the source. The score that it leaves on a node to be passed on (the node's residual) is the source of a diffusion
-of the second stage, on a subgraph of its own. Diffusion is linear, so the results add up, to the exact L steps where
-every residual is diffused. Diffusing only the nodes of largest residual takes less time and is less precise; no
-subgraph is as large as that of L steps.
+2021) splits the L steps of the diffusion in two stages. The first stage is computed on the subgraph of the nodes that
+its steps reach from the source. The score that it leaves on a node to be passed on is the node's residual. Each
+residual is the source of a diffusion of the second stage, on a subgraph of its own. Diffusion is linear, so the
+results add up; they equal exactly L steps where every residual is diffused. Diffusing only the nodes of largest
+residual takes less time and is less precise; no subgraph is as large as that of L steps.
 """
 
 import re
@@ -21,13 +21,14 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import open_regular
 
 STEPS = (3, 3)
-"""Numbers of steps of the diffusion's first and second stage, whose sum is L. They and ALPHA are those of MeLoPPR."""
+"""Numbers of diffusion steps of the first and of the second stage, whose sum is L. These numbers and ALPHA (the
+probability that a walk takes another step) are those of MeLoPPR."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
 _JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
 MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
-"""Largest numbers of a graph's edges and of its file's bytes, and the score difference of a tie; MeLoPPR's largest,
-com-Youtube, has 2,987,624 edges. MAX_EDGES take less than 1 GB."""
+"""Maximum number of a graph's edges (which take less than 1 GB of memory), maximum bytes of its file, and the score
+difference up to which two nodes tie. The largest graph that MeLoPPR measures, com-Youtube, has 2,987,624 edges."""
 _BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
 _EDGES = re.compile(rb"(?:[0-9]{1,18}[ \t][0-9]{1,18}\r?\n)*")
 Nodes = NDArray[np.int64]
@@ -56,9 +57,10 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diffusion:
-    """PageRank scores float64 [K] of the K nodes reached, int64 [K], ascending; all other nodes have score 0.
+    """PageRank scores after a diffusion: float64 [K] of the K nodes that it reached, int64 [K], ascending; all other
+    nodes have score 0.
 
-    Memory grows with the nodes reached, not with the graph.
+    Memory grows with the number of nodes reached, not with the size of the graph.
     """
 
     nodes: Nodes
@@ -112,8 +114,8 @@ def generate_power_law(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 
 
 def generate_communities(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
-    """Generate a graph of communities of 50 nodes: each node joins 4 random nodes, in 19 of 20 cases of its
-    community.
+    """Generate a graph of communities of 50 nodes: each node is joined to 4 random nodes, each of which is drawn from
+    the node's own community with probability 19/20, else from all nodes.
 
     A planted partition (Condon and Karp 2001).
     """
@@ -163,7 +165,7 @@ def read_graph(path: Path) -> Graph:
 def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
     """Return edges [E, 2] from complete lines of a graph's file; `first` is the number of the first line.
 
-    Raises DatasetError.
+    Raises DatasetError naming the first line that is no edge.
     """
     if _EDGES.fullmatch(lines):
         return np.array(lines.split(), dtype=np.int64).reshape(-1, 2)
@@ -180,8 +182,8 @@ def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
 
 
 def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Return the positions, in the data of the sparse matrix `graph.walk`, of the edges of all `nodes`, node by node,
-    and each node's number of edges."""
+    """Return, for the edges of all `nodes`, node by node, their positions in the data array of the sparse matrix
+    `graph.walk`; and each node's number of edges."""
     starts = graph.walk.indptr[nodes].astype(np.int64)
     counts = graph.walk.indptr[nodes + 1] - starts
     return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()), counts
@@ -198,8 +200,8 @@ def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
 
 
 def _look_up(nodes: Nodes, wanted: NDArray[np.int32] | Nodes) -> tuple[Nodes, NDArray[np.bool]]:
-    """Return, for each node of `wanted`, its index in the ascending `nodes`, and whether it is among them; the index
-    of a node that is not is valid and means nothing."""
+    """Return, for each node of `wanted`, its index in the ascending `nodes`, and whether it is among `nodes`; the
+    index of a node that is not among them is in range and has no meaning."""
     places = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
     return places, nodes[places] == wanted
 
@@ -216,8 +218,8 @@ def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scor
 
 
 def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores]:
-    """Diffuse from `source` on the subgraph of nodes within `num_steps` hops; return these nodes, scores and
-    residuals."""
+    """Diffuse from `source` on the subgraph of nodes within `num_steps` hops; return these nodes, with their scores
+    and residuals (probabilities that the last step moved to the node)."""
     nodes = find_ball(graph, source, num_steps)
     edges, counts = _edges_from(graph, nodes)
     places, is_inside = _look_up(nodes, graph.walk.indices[edges])
@@ -242,8 +244,8 @@ def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
 
 
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
-    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual, or with None from all
-    that have one.
+    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual (score to be passed on),
+    or with None from all nodes with a residual above 0.
 
     Residuals of all other nodes are dropped, as in MeLoPPR's released code.
     """
@@ -261,8 +263,8 @@ def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> D
 
 
 def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
-    """Return all nodes of several diffusions, `parts` (nodes, scores), ascending, with the sum of each node's scores,
-    added in the order of the parts."""
+    """Return all nodes that several diffusions reached, ascending, with the sum of each node's scores. `parts` has
+    the nodes and scores of each diffusion; scores are added in the order of `parts`."""
     nodes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     sums = np.bincount(places, weights=np.concatenate([part[1] for part in parts]))
     return nodes, sums.astype(np.float64, copy=False)
@@ -270,7 +272,7 @@ def _add_up(parts: Sequence[tuple[Nodes, Scores]]) -> tuple[Nodes, Scores]:
 
 def precision(found: Nodes, exact: Scores) -> float:
     """Return the share of the K nodes `found` that are among the K nodes of highest exact score; where nodes tie for
-    the last places, any of them counts."""
+    the last of these K places, any of them counts."""
     least = np.partition(exact, -len(found))[-len(found)]
     is_above, is_equal = exact > least + _TIE, np.abs(exact - least) <= _TIE
     num_equal = min(is_equal[found].sum(), len(found) - is_above.sum())

@@ -21,9 +21,10 @@ from reference_models.serving.weight_bytes import is_kept
 
 LARGEST = 127
 _EXACT = 1 << 10
-"""Most terms of an exact sum in float32: products of two numbers of at most 127 then sum to less than 2^24."""
+"""Maximum number of terms of an exact sum in float32: the sum of that many products of two numbers of at most 127 is
+below 2^24."""
 _TINY = torch.finfo(torch.float32).tiny
-"""Scale of an int8 row that holds only zeros."""
+"""Scale of an int8 row whose values are all zero: the smallest normal float32, to avoid a division by zero."""
 
 
 class ServedLinear(Protocol):
@@ -63,7 +64,8 @@ class Int8Linear:
 
 
 def multiply_numbers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the exact product [B, out], int32 or float32, of int8 matrices [B, in] and [in, out] of at most 127."""
+    """Return the exact product [B, out], int32 or float32, of int8 matrices [B, in] and [in, out], whose values are
+    at most 127 in magnitude."""
     if is_int_mm_exact():
         return torch._int_mm(a, b)
     pieces = zip(torch.split(a, _EXACT, 1), torch.split(b, _EXACT), strict=True)
@@ -87,7 +89,7 @@ def is_int_mm_exact() -> bool:
 def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantise the rows of float32 x [B, in]: int8 numbers [B, in] and float32 scales [B, 1].
 
-    Numbers times scales equal x to half a scale.
+    An int8 number times its row's scale differs from the value in x by at most half the scale.
     """
     scale = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_(min=_TINY)
     rounded = torch.div(x, scale).round_()
@@ -98,7 +100,8 @@ def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def make_linear(
     weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False
 ) -> ServedLinear:
-    """Return a layer, that answers queries in `precision`, of weight float32 [out, in] and bias [out].
+    """Return a linear layer with weights float32 [out, in] and bias [out] that computes in `precision`, to answer
+    queries.
 
     With tf32, which is a mode of the device, weights stay float32.
     """

@@ -8,18 +8,19 @@ MLPerfClass = Literal["99.9 %", "99 %", "below"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityRatio:
-    """Ratios of a model's quality in reduced precision to that in fp32, with the same weights on the same samples."""
+    """Ratios of a model's quality in reduced precision to its quality in fp32, with the same weights on the same
+    samples."""
 
     entropy_ratio: float
     """Ratio of the normalised entropy in reduced precision to that in fp32; above 1 is worse."""
     auc_ratio: float | None = None
-    """Ratio of the AUC in reduced precision to that in fp32; None where the model has another metric."""
+    """Ratio of the AUC in reduced precision to that in fp32; None where the model has another metric than the AUC."""
     accuracy_ratio: float | None = None
 
     @property
     def mlperf_class(self) -> MLPerfClass | None:
-        """MLPerf Inference's accuracy class for DLRM that the AUC meets, 99.9 % or 99 % of that in fp32, or "below";
-        None without an AUC."""
+        """MLPerf Inference's accuracy class for DLRM that the model meets by its AUC: "99.9 %" or "99 %" of the AUC
+        in fp32, or "below"; None without an AUC."""
         if self.auc_ratio is None:
             return None
         if self.auc_ratio >= 0.999:
@@ -28,7 +29,8 @@ class QualityRatio:
 
 
 def compare_quality(found: Any, fp32: Any) -> QualityRatio:
-    """Return the ratios of the quality metrics `found` to those of `fp32`, both measured by a `MetricFunction`.
+    """Return the ratios of the quality metrics `found` in reduced precision to those of `fp32`, both measured by a
+    `MetricFunction`.
 
     A ratio is exactly 1 where the scores are the same. The ratio of AUC or accuracy is None where the metric was not
     measured, or is 0 in fp32.

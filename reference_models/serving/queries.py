@@ -1,6 +1,8 @@
-"""Queries (batches of items to score, of a model's own type): reading, cutting to some of their items, and merging.
+"""Queries: batches of items (samples, such as candidates for a user) that a model is asked to score. Functions read
+queries from a dataset, cut some of a query's items out, and merge queries.
 
-A batch is a dataclass of tensors whose first axis is items; a batch with other members has its own method `cut`.
+A query is a dataclass of tensors, whose type is the model's batch and whose first axis is items; a batch with other
+members has its own method `cut`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +21,12 @@ class CutsItself(Protocol):
     for each sequence of items."""
 
     def cut(self, start: int, stop: int) -> Any:
-        """Return a batch of the items `start` to `stop` - 1 of this batch."""
+        """Return a batch of the items (samples to score) `start` to `stop` - 1 of this batch."""
 
 
 def refuse_batch(batch: Any, name: str) -> None:
-    """Raise ConfigError for a batch that cannot be cut into items; `name` is the implementation's, for the
-    message."""
+    """Raise ConfigError for a batch that cannot be cut into items (samples to score); `name` is the implementation's,
+    for the message."""
     if isinstance(batch, CutsItself) and is_dataclass(batch):
         return
     members = [getattr(batch, field.name) for field in fields(batch)] if is_dataclass(batch) else [batch]
@@ -36,14 +38,14 @@ def refuse_batch(batch: Any, name: str) -> None:
 
 
 def cut(batch: Any, start: int, stop: int) -> Any:
-    """Return a batch of the items `start` to `stop` - 1 of a query."""
+    """Return the items (samples to score) `start` to `stop` - 1 of a query, as a batch."""
     if isinstance(batch, CutsItself):
         return batch.cut(start, stop)
     return replace(batch, **{field.name: getattr(batch, field.name)[start:stop] for field in fields(batch)})
 
 
 def merge(batches: Sequence[Any]) -> Any:
-    """Return one batch of the items of several queries, in order."""
+    """Return one batch of the items (samples to score) of several queries, in the order of the queries."""
     if len(batches) == 1:
         return batches[0]
     return replace(batches[0], **{field.name: _join(batches, field.name) for field in fields(batches[0])})
@@ -55,8 +57,8 @@ def _join(batches: Sequence[Any], name: str) -> Any:
 
 
 def read_queries(read: Callable[[int, int], Any], num_samples: int, sizes: Sequence[int]) -> list[Any]:
-    """Return a query (a batch) of each of `sizes`, in order. `read(start, stop)` reads the samples of a dataset
-    split, which begins again at its end, `num_samples`.
+    """Return a query (a batch of samples to score) of each of `sizes`, in order. `read(start, stop)` reads samples of
+    a dataset split of `num_samples` samples; after the last sample, reading begins again at the first.
 
     Raises ValueError for sizes below 1.
     """

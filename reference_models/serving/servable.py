@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "tf32", "bf16")}
 TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "fp16")}
-"""Precisions of matrix products, and of embedding rows, in which a CPU or a GPU can answer queries."""
+"""Precisions of embedding rows in which a CPU or a GPU can answer queries; PRECISIONS has those of matrix
+products."""
 FORWARD_PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16")}
 FORWARD_TABLE_PRECISIONS = ("fp32",)
-"""Precisions of embedding rows where the forward pass of training answers queries: see `serving.forward`."""
+"""Precisions of embedding rows of models that have no serving code of their own and answer queries by the forward
+pass of training: see `serving.forward`."""
 _SYNTHETIC_SAMPLES = 2048
-"""Default number of samples of a dataset generated while it is read; queries read these samples again and again."""
+"""Default number of samples of a synthetic dataset, which is generated while it is read; queries read these samples
+again and again."""
 Weights: TypeAlias = Mapping[str, "torch.Tensor"]
-"""Weights of a model by the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
+"""Weights of a model, by their names in the `state_dict` of its reference implementation: embedding_bags.0.weight,
+bottom_mlp.0.weight …"""
 
 
 class Servable(Protocol):
@@ -44,14 +48,14 @@ class Servable(Protocol):
         """
 
     def queries(self, sizes: Sequence[int]) -> list[Any]:
-        """Return a query (a batch) of each size, in order, from the evaluation split, read again from its start at
-        its end.
+        """Return a query (a batch) of each size, in order, from the evaluation split, which begins again at its end.
 
         Raises DatasetError if the data is damaged.
         """
 
     def quality(self) -> "QualityMetrics | ClassMetrics | None":
-        """Return the metrics of the whole evaluation split, in its batches; None for data with labels of pure chance.
+        """Return the metrics of the whole evaluation split, computed over its batches; None for data with random
+        labels, which a model cannot learn.
 
         Raises NotFiniteError when a score is not finite.
         """
@@ -67,7 +71,8 @@ class ReportsForwardPhases(Protocol):
 
 
 def workload_weights(workload: Workload) -> Weights:
-    """Return a workload's trained weights, which rank 0 has. Raises ConfigError for a workload without `weights`."""
+    """Return a workload's trained weights, as rank 0 returns them. Raises ConfigError for a workload without
+    `weights`."""
     weights = workload.weights() if isinstance(workload, HoldsWeights) else None
     if weights is None:
         raise ConfigError("the implementation does not hand out its weights (no method `weights`): serve others.")
@@ -99,7 +104,8 @@ def refuse_impossible_serving(runtime: RuntimeConfig, *, has_own: bool = True) -
     """Raise ConfigError if a model cannot answer queries with this runtime's device, precisions or number of
     processes.
 
-    A model that `has_own` code to serve has more precisions than the forward pass of training.
+    With `has_own` the model has serving code of its own, which offers more precisions than the forward pass of
+    training.
     """
     device = runtime.device.partition(":")[0]
     if device not in PRECISIONS:
@@ -121,14 +127,16 @@ _FAST = {
     "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
     "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
 }
-"""Names of the CPU instructions for products in each precision: flags (x86) and features (Arm)."""
+"""Names of the CPU instructions that multiply matrices in each precision, as /proc/cpuinfo lists them: flags (x86)
+and Features (Arm)."""
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str | None:
-    """Return the warning that this CPU emulates matrix products in the served precision; None if it has them.
+    """Return the warning that this CPU emulates matrix products in the served precision; None where the CPU has
+    instructions for such products.
 
-    Returns None, too, if the system does not report the CPU's flags.
+    Returns None, too, for fp32, for other devices, and if the system does not report the CPU's flags.
     """
     flags = _FAST.get(runtime.precision)
     if flags is None or runtime.device != "cpu" or not cpu_info.is_file():

@@ -22,8 +22,8 @@ _SUM = 0
 
 
 class ServedTables:
-    """Embedding tables for serving: bags over the rows of `weight` float32 [sum(num_embeddings), d], in
-    `precision`."""
+    """Embedding tables for serving, stored in `precision`: sums of bags of rows of `weight` float32
+    [sum(num_embeddings), d]."""
 
     def __init__(
         self, weight: torch.Tensor, num_embeddings: Sequence[int], multi_hot: Sequence[int], precision: str
@@ -39,8 +39,8 @@ class ServedTables:
         self._plans: dict[int, torch.Tensor] = {}
 
     def read(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the sums of table rows [num_tables, B, d], float32 or for fp16 rows fp16, of ids int64 [B,
-        sum(multi_hot)]."""
+        """Return the sums of embedding rows [num_tables, B, d] of ids int64 [B, sum(multi_hot)]: in fp16 where rows
+        are stored in fp16, else in float32."""
         rows, starts = self._merge_ids(indices), self._starts(len(indices))
         if self._precision == "int8":
             pooled = torch.ops.quantized.embedding_bag_byte_rowwise_offsets(self.rows, rows, starts)
@@ -67,7 +67,8 @@ class ServedTables:
         return rows
 
     def _starts(self, num_samples: int) -> torch.Tensor:
-        """Return the first index of each bag's ids, remembered, since it depends only on the number of samples."""
+        """Return the index at which each bag's ids begin among all ids. The result is cached, since it depends only
+        on the number of samples."""
         starts = self._plans.get(num_samples)
         if starts is None:
             lengths = torch.tensor(self._multi_hot).repeat_interleave(num_samples)

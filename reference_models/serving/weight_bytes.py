@@ -7,7 +7,8 @@ _FLOAT, _HALF = 4, 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedBytes:
-    """Bytes of the weights of a model that answers queries, by formula or of the tensors themselves."""
+    """Bytes of the weights of a model that answers queries, computed by formula or counted from the tensors
+    themselves."""
 
     table_bytes: int
     """Bytes of the model's embedding rows, with the scales of quantised rows."""
@@ -35,8 +36,8 @@ def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = 
 
 
 def row_bytes(dim: int, table_precision: str) -> int:
-    """Return the bytes of an embedding row of `dim` values: the values or codes, and if quantised step and least
-    value."""
+    """Return the bytes of an embedding row of `dim` values: the values or, if quantised, the codes with the row's
+    step and least value."""
     return {
         "fp32": _FLOAT * dim,
         "fp16": _HALF * dim,

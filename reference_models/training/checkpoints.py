@@ -1,10 +1,12 @@
 """Checkpoints during training of a model with embedding tables: changed rows, quantised, written by another thread.
 
 After Check-N-Run (Eisenman et al., NSDI 2022). A checkpoint is a mapping from names to tensors. `codes.<table>` has
-rows of a table, in torch's row-wise formats; `rows.<table>` names these rows, as a bitmap (uint8) or as ids, unless
-they are all; `model.<name>` is any other weight; `state.<parameter>.<key>` is optimizer state, for a table that of
-the same rows; `scalar.<parameter>.<key>` is a single number of optimizer state; `generator` is torch's generator. A
-restored state has `model.<name>` of every weight, and neither codes nor rows.
+rows of an embedding table, in torch's row-wise formats. `rows.<table>` has the numbers of these rows, as a bitmap
+(uint8) or as ids; it is left out where all rows are held. `model.<name>` is any other weight.
+`state.<parameter>.<key>` is a tensor of optimizer state; for a table it has the state of the same rows as
+`codes.<table>`. `scalar.<parameter>.<key>` is a single number of optimizer state. `generator` is the state of torch's
+random generator. A training state restored from checkpoints has `model.<name>` of every weight, and neither codes nor
+rows.
 """
 
 import math
@@ -23,11 +25,12 @@ from reference_models.training.optimizers import name_built
 
 Tensors = Mapping[str, torch.Tensor]
 _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
-"""Row formats of checkpoints by bits: the word in torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the
-bytes of a row's scale and offset, which are float16 below 8 bits."""
+"""Formats of quantised rows in checkpoints, by bits per value: the word in the names of torch's operators
+(torch.ops.quantized.embedding_bag_*_prepack and _unpack), and the bytes of a row's scale and offset, which are
+float16 below 8 bits."""
 _BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
-"""Number of steps of the greedy search for the range of a quantised row, and by bits the share of the range that the
-search may cut off."""
+"""Arguments of the greedy search for the range of a quantised row: its number of steps and, by bits per value, the
+share of the range that the search may cut off."""
 _PIECE = 1 << 16
 """Number of table rows that are quantised at a time."""
 
@@ -36,8 +39,8 @@ class CheckpointStore(Protocol):
     """Storage of a run's checkpoints, which are numbered from 0."""
 
     def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
-        """Write a checkpoint, whole or not at all: the last of `chain`, the numbers of all checkpoints that restoring
-        needs.
+        """Write the checkpoint whose number is the last of `chain`, whole or not at all; `chain` lists the numbers of
+        all checkpoints that restoring this checkpoint needs.
 
         Returns the bytes of each tensor, and of the manifest. Raises OSError.
         """
@@ -72,7 +75,7 @@ class TouchedRows:
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
     """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
 
-    `shares`, S, are the shares of all rows that each of the i increments since the last base held; S_i is the last.
+    `shares`, S, lists for each of the i increments since the last base its share of all rows; S_i is the last.
 
     `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
     no larger than i + 1 increments of the last one's size.
@@ -108,7 +111,8 @@ def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
-    """Return row numbers in their smaller form for a checkpoint: ids, or a bitmap over `num_rows` rows."""
+    """Return row numbers for a checkpoint in the form that takes fewer bytes: as ids, or as a bitmap over `num_rows`
+    rows."""
     ids = rows.to(torch.int32 if num_rows < 2**31 else torch.int64)
     if -(-num_rows // 8) > ids.nbytes:
         return ids
@@ -118,8 +122,8 @@ def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
 
 
 def join(chain: Iterable[Tensors], bits: int) -> Tensors:
-    """Return the training state that the last checkpoint of a chain restores; the chain's first checkpoint has all
-    rows.
+    """Return the training state that a chain of checkpoints restores: the first checkpoint, which holds all rows, and
+    the later checkpoints whose changed rows replace its rows.
 
     Raises ArtifactError where the checkpoints do not belong together.
     """
@@ -174,11 +178,11 @@ def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> Non
 
 
 class Checkpoints:
-    """Maker of a training loop's checkpoints: copies tensors in the loop's thread, which stalls; another thread
-    writes.
+    """Maker of a training loop's checkpoints: copies tensors in the loop's thread, during which training stands
+    still; another thread writes the copies.
 
     At most one checkpoint is being written; the next waits for it, and the wait is recorded separately. After a
-    failure no more are made, `error` has the reason, and training goes on.
+    failure no more checkpoints are made, `error` has the reason, and training goes on.
     """
 
     def __init__(
@@ -190,7 +194,8 @@ class Checkpoints:
         self._samples, self._chain = 0, list[int]()
         self._shares: list[float] = []
         self._chains: list[list[int]] = []
-        """Numbers of all checkpoints that restoring needs, for each checkpoint that was written."""
+        """Lists of the numbers of all checkpoints that restoring one checkpoint needs, a list for each checkpoint
+        written."""
         self._kept_bytes: dict[int, int] = {}
         """Bytes of each checkpoint on disk, by the checkpoint's number."""
         self.error: Exception | None = None
@@ -316,7 +321,8 @@ class Checkpoints:
             self.error = error
 
     def _wait(self) -> None:
-        """Wait until no checkpoint is being written; a failed write counts as no checkpoint."""
+        """Wait until no checkpoint is being written; a checkpoint whose writing failed is removed from the list of
+        checkpoints made."""
         pending, self._pending = self._pending, None
         try:
             if pending is not None:
@@ -326,7 +332,8 @@ class Checkpoints:
             del self.taken[-1]
 
     def _restore(self) -> None:
-        """Continue the training loop from the newest checkpoint. Raises the error that kept it from being written."""
+        """Continue the training loop from the newest checkpoint. Raises the error that kept this checkpoint from
+        being written."""
         self._wait()
         if self.error is not None:
             raise self.error
@@ -334,7 +341,7 @@ class Checkpoints:
         self.num_restores += 1
 
     def finish(self) -> None:
-        """Wait for the last checkpoint to be written, and time its restoring."""
+        """Wait for the last checkpoint to be written, and measure the seconds that reading it back takes."""
         self._wait()
         self._thread.shutdown()
         try:

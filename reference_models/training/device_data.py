@@ -7,11 +7,12 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 
 SHARE = 4
-"""Divisor of a GPU's free memory: a split is held on the GPU if it takes at most 1 / SHARE of that memory."""
+"""Divisor of a GPU's free memory: a dataset split is held on the GPU if it takes at most 1 / SHARE of that memory."""
 
 
 class HeldSplit:
-    """Samples of a dataset split on a device, with labels on the host, too, where an evaluation reads them there."""
+    """Samples of a dataset split held on a device; labels are held on the host, too, since some evaluations read them
+    there."""
 
     def __init__(self, whole: Batch, labels: torch.Tensor) -> None:
         self._whole, self._labels = whole, labels

@@ -41,8 +41,9 @@ def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.
     """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPU of their LOCAL_RANK.
 
     Where a launcher shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), that GPU is taken. Raises
-    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements. A sharing
-    that no rank can see alone is refused when the ranks meet (`rendezvous`), by the names from `describe_gpu`.
+    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements. Where a
+    rank cannot see by itself that it shares its GPU, the ranks find it when they meet (`rendezvous`), by the names
+    from `describe_gpu`.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":
@@ -77,7 +78,7 @@ def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
 
 
 def list_gpus(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the visible GPUs, each under the name that CUDA_VISIBLE_DEVICES of a child process needs."""
+    """Return the visible GPUs, each under the name by which CUDA_VISIBLE_DEVICES of a child process selects it."""
     given, num = environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
     names = map(str, range(num)) if given is None else (name.strip() for name in given.split(","))
     return tuple(names)[:num]

@@ -1,6 +1,7 @@
 """Training loop that implementations share: samples in dataset order, warm-up, steps, evaluation; one device.
 
-A model's reference implementation is this loop around stock PyTorch; others replace the step, the batches or both.
+A model's reference implementation is this loop around stock PyTorch; other implementations replace the training step,
+the reading of batches or both.
 """
 
 import gc
@@ -62,8 +63,8 @@ class TrainingLoop(ABC):
     reads_ahead = False
     """Whether a thread reads the next batches while a training step computes."""
     model_class: type[Any]
-    """Class of the model that `build_model` builds, where several models are built alike; constructors may replace
-    it."""
+    """Class of the model that `build_model` builds, in implementations that build several models in the same way; a
+    constructor argument may replace it."""
 
     def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world
@@ -126,7 +127,8 @@ class TrainingLoop(ABC):
         """Return a new model on `device`, its tables with `num_embeddings` rows, and the optimizers of its weights.
 
         The tables' optimizer comes first, if there are any tables, that of all other weights last. Called twice: for
-        the warm-up copy, whose tables are small, and after the generators are seeded.
+        a copy of the model with small tables, which warms up the device, and for the run's own model, after the
+        generators are seeded.
         """
 
     def warm_up(self) -> None:
@@ -293,7 +295,7 @@ class TrainingLoop(ABC):
     def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
         """Yield the batches that begin at `starts`, in order; the last batch may be cut short by the split's end.
 
-        `name` is "train" or "eval". Training and evaluation get all batches here.
+        `name` is "train" or "eval". All batches of training and evaluation come from this method.
         """
 
         def read(start: int) -> Any:
@@ -314,8 +316,8 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        """While inside, call `enter` with a phase's name where that phase of a step begins, in the loop and in its
-        model."""
+        """Call `enter`, inside the `with` block, with a phase's name wherever that phase of a step begins, in the
+        loop and in its model."""
         reporters = [self, self.model] if getattr(self.model, "enter", None) is ignore_phase else [self]
         for reporter in reporters:
             reporter.enter = enter

@@ -3,10 +3,10 @@ entropy.
 
 `METRICS` lists the metrics that a definition may name.
 
-A label is 0 or 1, or soft: a share y from 0 to 1, as float32. A sample then counts as y of a positive and 1 - y of a
-negative, in all three metrics, as in scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, for
-samples given twice, as 1 with weight y and as 0 with weight 1 - y. For labels that are all 0 or 1 the numbers are the
-usual ones.
+A label is 0 or 1, or soft: a number y from 0 to 1, as float32. A sample then counts in all three metrics as y of a
+positive and 1 - y of a negative sample. scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, give
+the same numbers where each sample is given twice: as 1 with weight y and as 0 with weight 1 - y. For labels that are
+all 0 or 1 the numbers are the usual ones.
 """
 
 import math
@@ -214,7 +214,8 @@ def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricFunction:
-    """Quality metric as functions of the labels and logits of the whole evaluation split."""
+    """Quality metric, as two functions of the labels and logits of the whole evaluation split: one returns the
+    metric's value, the other the value with log loss and normalised entropy."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
     measure: Callable[[NDArray[Any], NDArray[np.float32]], Any]

@@ -15,7 +15,7 @@ from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 RATE_FACTOR = "rate_factor"
-"""Key of an optimizer's parameter group for its learning rate, given as a multiple of the base learning rate."""
+"""Key, in an optimizer's parameter groups, of the group's learning rate as a multiple of the base learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +23,8 @@ class LearningRatePolicy:
     """Learning rate over steps: linear warm-up, constant, polynomial decay, constant (LRPolicyScheduler of
     facebookresearch/dlrm).
 
-    As in that class, the constant part holds the value at which warm-up stopped when a decay follows: the last
-    warm-up step is below the base rate by 1 / warmup_steps. Without warm-up it is the base rate.
+    As in LRPolicyScheduler, the constant part before a decay has the value at which warm-up stopped: the last warm-up
+    step is below the base rate by 1 / warmup_steps. Without warm-up the constant part has the base rate.
     """
 
     base: float
@@ -55,9 +55,9 @@ class LearningRatePolicy:
 class SparseAdagrad(EagerOptimizer):
     """Adagrad over the table rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
 
-    sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
-    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Where all
-    tables are parts of one tensor, their sums are, too.
+    sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With `rowwise`
+    one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Where all tables are parts of
+    one tensor, their accumulators (sum) are parts of one tensor, too.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SparseAdagrad(EagerOptimizer):
         p.add_(torch.where((gradient != 0).any(1, keepdim=True), change, 0.0), alpha=-lr)
 
     def _next_rate(self, p: nn.Parameter, group: dict[str, Any]) -> float:
-        """Count a step of parameter `p`; return the learning rate for it, after Adagrad's own decay."""
+        """Count a step of the weight `p`; return the learning rate of this step, after Adagrad's own decay."""
         state = self.state[p]
         state["step"] += 1
         return float(group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"]))
@@ -158,8 +158,8 @@ def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) ->
 
 
 def _build_sparse_beside_adam(train: TrainConfig, parameters: list[nn.Parameter]) -> SparseAdagrad:
-    """Build row-wise Adagrad, with its own learning rate, for the tables of a model whose dense layers Adam
-    trains."""
+    """Build row-wise Adagrad for the embedding tables of a model whose dense layers Adam trains; the tables have a
+    learning rate of their own."""
     base = train.opt_base_learning_rate
     rate = train.optimizer.get("opt_sparse_base_learning_rate", base)
     sparse = SparseAdagrad(parameters, lr=rate, lr_decay=0.0, initial_accumulator_value=0.0, eps=1e-8, rowwise=True)
@@ -214,7 +214,8 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
 
 
 def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Set the learning rate of every parameter group for this step: `learning_rate` times the group's factor."""
+    """Set the learning rate of every parameter group for this step: `learning_rate` times the group's own factor
+    (RATE_FACTOR)."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group.get(RATE_FACTOR, 1.0)
@@ -226,7 +227,7 @@ _UPDATES = {
     "rowwise_adagrad": ("rowwise_adagrad", "adagrad"),
     "Adam": ("rowwise_adagrad", "Adam"),
 }
-"""Names of the updates of (tables, all other weights), by `train.opt_name`."""
+"""Names of two update rules by `train.opt_name`: the rule of the embedding tables, and that of all other weights."""
 _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
 
 
@@ -314,8 +315,8 @@ def _describe_adam(
 
 
 def _one_value(values: list[float]) -> float:
-    """Return the setting that all parameter groups share; integral values as int, as the official checker writes
-    them."""
+    """Return the value of a setting that all parameter groups share; a whole number as int, as the official checker
+    writes it. Raises ConfigError where the groups' values differ."""
     if any(value != values[0] for value in values):
         raise ConfigError(f"the optimizers of embeddings and dense weights differ: {values}")
     return int(values[0]) if float(values[0]).is_integer() else values[0]

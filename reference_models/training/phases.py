@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """Phases of a training step that the loop itself enters, and those of embedding tables; a model adds its own."""
+    """Phases of a training step that the training loop itself enters, and phases of embedding tables; each model adds
+    phases of its own."""
 
     DATA = "data"
     """Reading a batch, checking it, copying it to the device, and setting the learning rate."""
@@ -61,12 +62,12 @@ Enter = Callable[[str], None]
 
 
 def ignore_phase(phase: str) -> None:
-    """Ignore the beginning of a phase, while phases are not measured."""
+    """Do nothing at the beginning of a phase: stands in for `enter` while phases are not measured."""
 
 
 def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> None:
-    """Enter each phase when the backward pass reaches the tensor given for it; do nothing unless phases are
-    measured."""
+    """Call `enter` with each phase when the backward pass reaches the tensor that `made` gives for the phase; do
+    nothing unless phases are measured."""
     for phase, tensor in made.items():
         if enter is not ignore_phase and tensor.requires_grad:
             tensor.register_hook(lambda gradient, phase=phase: enter(phase))  # type: ignore[no-untyped-call]
@@ -77,7 +78,8 @@ class TimesReplay(Protocol):
     """Workload that replays a captured training step (CUDA graph), and times the phases inside it."""
 
     def take_replayed(self) -> dict[str, float]:
-        """Return the seconds in each phase of the replayed steps inside `report_phases` since the last call.
+        """Return the seconds in each phase of the steps that were replayed inside `report_phases` since the last
+        call.
 
         The seconds are part of those of REPLAY. Waits for the device.
         """
@@ -88,8 +90,8 @@ class ReportsPhases(Protocol):
     """Workload that reports which phase of its training step has begun, so that phases can be timed."""
 
     def report_phases(self, enter: Enter) -> AbstractContextManager[None]:
-        """While inside, call `enter` where a phase of a training step begins. Computed numbers stay the same, bit for
-        bit.
+        """Call `enter`, inside the `with` block, with a phase's name wherever that phase of a training step begins.
+        Computed numbers stay the same, bit for bit.
 
         On a CUDA device `enter` may be called by autograd's threads, and records an event on the current stream.
         """

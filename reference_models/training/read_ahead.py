@@ -9,11 +9,12 @@ Place = TypeVar("Place")
 Read = TypeVar("Read")
 
 DEPTH = 2
-"""Most batches that the reading thread reads ahead of the batch in use."""
+"""Maximum number of batches that the reading thread reads ahead of the batch in use."""
 
 
 def read_ahead(read: Callable[[Place], Read], places: Iterable[Place], depth: int = DEPTH) -> Iterator[Read]:
-    """Yield `read(place)` for each place in order, read up to `depth` places ahead.
+    """Yield `read(place)` for each of `places` (such as the first samples of batches) in order; a thread reads up to
+    `depth` places ahead.
 
     An error of `read` is raised when the value of its place would be yielded. Nothing is read beyond `places`, or
     after the iterator is closed.

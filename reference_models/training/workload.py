@@ -28,7 +28,8 @@ class WorkloadSpec:
     data_dir: Path
     seed: int
     matmul: MatmulChoice | None = None
-    """Kernels chosen for matrix products, for implementations that choose; None: every product by torch.mm."""
+    """Kernels for the matrix products, chosen by timing, for implementations that time kernels; None: torch.mm
+    computes every product."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +98,8 @@ class EvaluatesMetrics(Workload, Protocol):
 
 @runtime_checkable
 class ShowsOptimizers(Protocol):
-    """Workload whose optimizers can be read, so that the log holds the settings that were built, not those
-    requested."""
+    """Workload whose optimizers can be inspected, so that the log holds the settings that they were built with, not
+    those requested."""
 
     optimizers: "list[torch.optim.Optimizer]"
     """Optimizers of the tables, if there are tables, then of all other weights; set by the workload's `build`."""
@@ -106,7 +107,8 @@ class ShowsOptimizers(Protocol):
 
 @runtime_checkable
 class ReportsReservedMemory(Protocol):
-    """Workload that also reports the memory that torch reserved on its device, of which memory in use is a part."""
+    """Workload that also reports the peak memory that torch reserved on its device; memory in use is a part of the
+    reserved memory."""
 
     def peak_reserved_bytes(self) -> int | None:
         """Return the peak bytes that torch reserved on the accelerator; None on a CPU."""

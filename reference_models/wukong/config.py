@@ -14,12 +14,13 @@ _OF_WIDTH = ("num_fmb", "num_lcb", "rank")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WukongConfig:
-    """Sizes of a Wukong, in the paper's symbols: n_F is `num_fmb`, n_L `num_lcb`, k `rank`; all layers are alike."""
+    """Sizes of a Wukong. In the symbols of its paper, n_F is `num_fmb`, n_L `num_lcb`, k `rank`; all layers are
+    alike."""
 
     embedding_dim: PositiveCount
     """Width of embedding rows, and of every vector of the stack."""
     bottom_mlp: Counts
-    """Widths of the layers that dense features pass; the last is embedding_dim."""
+    """Widths of the bottom MLP's layers, which dense features pass; the last is embedding_dim."""
     num_layers: PositiveCount
     """Number of layers of the stack; layer i has interactions of up to 2^i features."""
     num_fmb: PositiveCount
@@ -27,11 +28,12 @@ class WukongConfig:
     num_lcb: PositiveCount
     """Number of vectors that a layer's linear compression returns."""
     rank: PositiveCount
-    """Number of vectors that a layer's inputs are projected to, and then multiplied with."""
+    """Number of vectors that a layer's inputs are projected to; the dot products of the inputs with these vectors go
+    to the MLP."""
     fmb_mlp: Counts
     """Hidden widths of a factorization machine's MLP."""
     top_mlp: Counts
-    """Widths of the layers after the stack; the last is 1, the logit."""
+    """Widths of the top MLP's layers, which follow the stack; the last is 1, the logit."""
     init: Literal["dlrm", "torchrec"] = "torchrec"
     """Project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 

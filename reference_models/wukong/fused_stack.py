@@ -1,7 +1,7 @@
 """Wukong's stack of layers with hand-written passes, whose protocol is that of `reference_models.fused.interaction`.
 
 A layer's linear maps of its inputs (W, Y and, if there is one, the residual's) are one product with the stacked
-weights. Where MLPs are of a narrower type, all other parts stay in the weights' type.
+weights. Where MLPs compute in a narrower type (bf16), all other parts of a layer stay in the weights' type.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ def fuse_stack(
 ) -> FusedInteraction:
     """Take over the weights of Wukong's stack, which `optimizer` updates, for hand-written passes.
 
-    `like` has the weights' type.
+    `like` is a tensor of the weights' data type, in which the stack returns its output unless `matmuls` states a
+    type.
     """
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
     return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)
@@ -43,8 +44,8 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Weights of a layer of Wukong's stack; `maps` [rank + num_lcb (+ num_out), n] stacks Y^T, W and the residual's,
-    if any."""
+    """Weights of a layer of Wukong's stack; `maps` [rank + num_lcb (+ num_out), n] stacks the matrices Y^T, W and, if
+    there is one, the residual's."""
 
     maps: DenseParameter
     norm_products: _Norm
@@ -94,8 +95,8 @@ class StackPass:
         return x.flatten(1).to(self._dtype)
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
-        """Return the gradient of the stack's input from that of its output; give the weights' gradients to
-        `apply`."""
+        """Return the gradient of the stack's input from the gradient of its output, `dy`; call `apply` with each
+        weight and its gradient."""
         dx = dy.to(self._layers[0].dtype).view(self._shape)
         for layer in reversed(self._layers):
             dx = layer.backward(dx, apply)
@@ -125,8 +126,8 @@ class _NormPass:
 
 
 class _LayerPass:
-    """Forward and backward pass of a layer of the stack over B samples; vectors are [B, n, d], mapped ones [B, d,
-    n]."""
+    """Forward and backward pass of a layer of the stack over B samples. Vectors are [B, n, d]; those that the linear
+    maps return are [B, d, n]."""
 
     def __init__(self, layer: _Layer, matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layer = layer
@@ -180,7 +181,7 @@ class _LayerPass:
         return dx
 
     def _parts(self, num_maps: int) -> list[int]:
-        """Return the numbers of vectors that the layer's stacked linear maps return: projections, linear
+        """Return how many vectors the layer's stacked linear maps return of each kind: projections, linear
         compressions, residuals."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]

@@ -26,16 +26,19 @@ class Constraint:
     free: bool = False
     value: Any = None
     one_of: tuple[Any, ...] = ()
-    """Values that the constraint allows; empty where it is not a list of values."""
+    """Values that the constraint allows; empty where the constraint is not a list of values."""
     min: float | None = None
     max: float | None = None
     other: str | None = None
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint with the other key replaced by its value, `value_of(other)`; without another key, the
-        constraint itself. Free where the other key has no value (proportional bounds need a positive number below
-        1e18): another rule reports that."""
+        """Return the constraint with the other key replaced by that key's value, `value_of(other)`; a constraint
+        without another key is returned unchanged.
+
+        Free where the other key has no usable value, since another rule reports that: none at all or, for
+        proportional bounds, none above 0 and below 1e18.
+        """
         if self.other is None:
             return self
         given = value_of(self.other)

@@ -1,9 +1,9 @@
 """Load and validate benchmark definitions (TOML files), shipped ones and a user's own.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes values too,
-`[open]`; other sections are opaque here: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
+`[open]`. It does not interpret other sections: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
 `reference_models`, and those of extensions by the extensions. `[closed]`, `[open]` and `[train]` are written in mllog
-keys, so a field that a division leaves free has the same name in all. A workload (status `workload`) has no
+keys, so a field that a division leaves free has the same name in all of them. A workload (status `workload`) has no
 `[quality] [score] [closed]`: it is a model's shape for measuring throughput, or quality without a target, and cannot
 be judged.
 """
@@ -37,7 +37,8 @@ _NEAR, _NAME_CHARS = 0.8, 100
 _ALIASES = {"dlrm_v4_hstu": "dlrmv4"}
 """Names of benchmarks in the text of MLPerf's rules of round 6.1, mapped to their names in logs and checkers."""
 NOT_THE_PROBLEM = ("runtime", "checkpoint", *find_places("sections"))
-"""Sections of a benchmark definition that do not enter its digest, and that may be left out."""
+"""Sections of a benchmark definition that may be left out, and that are not part of the definition's digest, since
+they do not change the training problem."""
 _OPAQUE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _SECTIONS = ("benchmark", *_JUDGED, *_OPAQUE, "open")
 _MAY_BE_LEFT_OUT = (*NOT_THE_PROBLEM, "open", "id_map")
@@ -52,7 +53,7 @@ class FirstEval:
     slope: Count
     """Number of samples before the first evaluation for each sample of the global batch size."""
     offset: Count
-    """Number of samples that is added whatever the global batch size."""
+    """Number of samples that is added, whatever the global batch size is."""
     divisor: PositiveCount
     """Divisor of slope * global_batch_size + offset."""
 
@@ -67,9 +68,9 @@ class Quality:
     target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
     """Quality at which a run ends; `dlrmbench calibrate` finds one."""
     evals_per_epoch: PositiveCount
-    """Evaluations per epoch, at equal distances in samples."""
+    """Number of evaluations per epoch, at equal distances in samples."""
     max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
-    """Epochs after which a run ends that has not reached the target."""
+    """Number of epochs after which a run ends even if it has not reached the target."""
     first_epoch_num: Count = 0
     """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
@@ -86,7 +87,8 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """Scoring of a set: drop the fastest and slowest `drop` runs, take the mean of the rest."""
+    """Scoring of a result set: drop the fastest and slowest `drop` runs, take the mean of the times to train of the
+    rest."""
 
     num_runs: PositiveCount
     """Number of runs in a score, each with a seed of its own."""
@@ -94,7 +96,8 @@ class Score:
     """Scoring method: the mean of the times to train that remain when the fastest and the slowest runs are
     dropped."""
     drop: Count = 1
-    """Number of runs dropped at either end; one of the slowest may be a run that missed the target."""
+    """Number of runs dropped at each end, the fastest and the slowest; one of the slowest may be a run that missed
+    the target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,11 +110,12 @@ class Head:
     """Name of the benchmark in commands, logs and folders; a benchmark of your own may not have the name of a shipped
     one."""
     version: PositiveCount
-    """Version, raised whenever the problem changes; results of two versions are never compared."""
+    """Version of the definition, raised whenever the training problem changes; results of two versions are never
+    compared."""
     title: str
-    """Title in one line, for readers."""
+    """Title of the benchmark in one line, for readers."""
     description: str = ""
-    """Longer description, for readers."""
+    """Longer description of the benchmark, for readers."""
     status: Literal["own", "official", "workload"] = "own"
     """Kind of definition: `own` for a benchmark of your own, `official` for MLPerf's. A `workload` has no target, so
     no `[quality]`, `[score]` and `[closed]`: it is for measurements with `--throughput`, and with `--quality` where
@@ -181,8 +185,8 @@ class Benchmark(Head):
         return -(-((first.slope * global_batch_size + first.offset) // first.divisor) // interval) * interval
 
     def data_samples(self, key: str) -> int | None:
-        """Return the value of train_samples or eval_samples that the definition fixes; None where the dataset's size
-        decides."""
+        """Return the number of samples that the definition fixes for the key train_samples or eval_samples; None
+        where the dataset's size decides."""
         constraint = self.closed.get(key)
         value = constraint.value if constraint is not None else None
         return as_whole(self.sections.get("data", {}).get(key) if value is None else value)
@@ -192,8 +196,8 @@ class Benchmark(Head):
 
 
 def guess_meant_name(name: object) -> str | None:
-    """Return the shipped benchmark whose name a given name resembles, or that the text of MLPerf's rules calls by the
-    given name; None where there is none."""
+    """Return the name of the shipped benchmark that an unknown name probably means: a similar name, or the benchmark
+    that the text of MLPerf's rules calls by the unknown name; None where there is neither."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -219,14 +223,14 @@ def shipped_versions(name: str) -> tuple[Benchmark, ...]:
 
 
 def shipped_twin(benchmark: Benchmark) -> Benchmark | None:
-    """Return the shipped benchmark definition of the same name and content, whatever its version; None where there is
-    none."""
+    """Return the shipped benchmark definition of the same name and content as `benchmark`, whatever its version; None
+    where none is the same."""
     versions = shipped_versions(benchmark.name)
     return next((known for known in versions if known.definition_sha256 == benchmark.definition_sha256), None)
 
 
 def list_versions(name: str) -> str:
-    """Return, in words, the versions of a shipped benchmark that this distribution has."""
+    """Return in words the versions of a shipped benchmark that this distribution has: '1 and 2, the current one'."""
     *older, current = (str(benchmark.version) for benchmark in shipped_versions(name))
     return f"{', '.join(older)} and {current}, the current one" if older else current
 
@@ -284,8 +288,8 @@ def read_definition_text(path: Path) -> str:
 
 
 def _known_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a definition's tables without the sections that shipped definitions have for extensions which this
-    installation lacks."""
+    """Return a definition's tables without the sections of extensions that this installation lacks; only sections
+    that shipped definitions have are left out."""
     if tables.keys() <= {"schema_version", *_SECTIONS}:
         return dict(tables)
     return {name: table for name, table in tables.items() if name not in _absent_sections()}
@@ -371,8 +375,9 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of a definition's problem: the SHA-256 of canonical JSON of all sections but [runtime] and
-    the others in `NOT_THE_PROBLEM`, without the fields of [train] that the Closed division leaves free."""
+    """Return the digest of a definition's training problem: the SHA-256 of canonical JSON of all sections but
+    [runtime] and the others in `NOT_THE_PROBLEM`, without the fields of [train] that the Closed division leaves
+    free."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":
@@ -415,7 +420,7 @@ def _refuse_unknown(path: Path, where: str, table: Mapping[str, Any], known: Ite
 
 
 def _read(path: Path, where: str, table: Any, kind: type[T]) -> T:
-    """Return one table of a definition as a record, whose types state what values are allowed. Raises
+    """Return one table of a definition as a record, a data class whose types state what values are allowed. Raises
     DefinitionError."""
     if not isinstance(table, Mapping):
         raise DefinitionError(f"{path}: {where} is {table!r}, expected a table.")

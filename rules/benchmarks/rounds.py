@@ -36,23 +36,24 @@ _PUBLISHED = {
 }
 """Publication date of each MLPerf round's results, with sources: a run made later does not belong to the round.
 
-For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known as closely as the comment on its line
-states. A round takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days
-decide nothing.
+For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day; the comment on the round's line states what is known
+instead. The exact day does not matter: a round takes no logs in the month before publication (2.1: none after 14
+October; 6.0: none after 15 May).
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedBenchmark:
-    """Benchmark that a log names (any value), and the version that the log states; None where it states none."""
+    """Benchmark that a log names, as the name's value in the log (which may be of any type), and the version that the
+    log states; None where the log states no version."""
 
     name: object
     version: int | None = None
 
 
 def named_in(log: RunLog) -> NamedBenchmark:
-    """Return the benchmark that a log names, with the version that the log states, as a number or by the digest of a
-    shipped definition."""
+    """Return the benchmark that a log names, with the version that the log states by its number, or by the digest of
+    a shipped definition."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
     if version is None and isinstance(name, str):
@@ -68,8 +69,9 @@ def find_definition(
 
     A shipped name always means a shipped definition: of the version that the log states; where it states none, of the
     version of `benchmark_file` or of the file `beside` the log, if that is a shipped version; else of the current
-    version. A version that is not shipped is undefined. Raises DefinitionError when `benchmark_file` cannot be
-    loaded, or takes a shipped name with other content; a broken copy beside the results counts as none.
+    version. A log that states a version that is not shipped has no definition. Raises DefinitionError when
+    `benchmark_file` cannot be loaded, or has a shipped benchmark's name and other content; a file `beside` the log
+    that cannot be loaded is ignored.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names() and shipped_twin(given) is None:
@@ -106,19 +108,20 @@ def named_round(asked: str) -> str:
 
 
 def open_round(benchmark: Benchmark, day: date) -> str | None:
-    """Return the first of a benchmark's MLPerf rounds whose results were not yet published on a day; None where all
-    were."""
+    """Return the first of a benchmark's MLPerf rounds whose results were not yet published on a day; None where the
+    results of all its rounds were published."""
     return next((name for name in benchmark.rounds if day <= _PUBLISHED.get(name, date.max)), None)
 
 
 def infer_round(
     benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None, day: date | None = None
 ) -> str | None:
-    """Return the MLPerf round whose rules apply to runs: the one that the user asked for, else the one that
-    directories name, else the one that was open on the day of the runs, else the benchmark's last.
+    """Return the MLPerf round whose rules apply to runs: the round that the user asked for, else the round that
+    directories name, else the round that was open on the day of the runs, else the benchmark's last round.
 
-    None for benchmarks that are not MLPerf's, which have a version instead of rounds, and where nothing is known.
-    Raises DefinitionError when the round that the user asked for does not exist or had no such benchmark.
+    None for benchmarks that are not MLPerf's, which have a version instead of rounds, and for an undefined benchmark
+    where no directory names a round. Raises DefinitionError when the round that the user asked for does not exist or
+    had no such benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)
@@ -139,8 +142,8 @@ def infer_round(
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:
-    """Return whether official logs of the benchmark may give the samples trained as train_samples instead of the
-    dataset's size: before round 3.0 the rules demand nothing of its value (compliance_checker
+    """Return whether official logs of the benchmark may give, as train_samples, the number of samples trained instead
+    of the dataset's size: before round 3.0 the rules demand nothing of its value (compliance_checker
     training_2.1.0/common.yaml)."""
     return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
 
@@ -156,8 +159,9 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def max_init_s(division: str, round_name: str | None) -> float:
-    """Return the most seconds that a run's initialisation may take without being timed: 20 minutes in round 0.7; 4
-    hours in Open from round 2.0 on; else 30 minutes (compliance rules of each round, training_*/common.yaml)."""
+    """Return the maximum number of seconds that a run's initialisation may take without being timed: 20 minutes in
+    round 0.7; 4 hours in Open from round 2.0 on; else 30 minutes (compliance rules of each round,
+    training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
     return 4 * 60 * 60 if division == keys.OPEN and not is_before(round_name, "2.0") else 30 * 60

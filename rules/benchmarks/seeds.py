@@ -16,8 +16,8 @@ def draw_base_seed() -> int:
 
 
 def reserved_seeds(name: str) -> frozenset[int]:
-    """Return the seeds that a new set's runs do not get: those of a benchmark's reference convergence points and of
-    the runs that confirmed its target, in all its versions."""
+    """Return the seeds that the runs of a new set must not get: the seeds of the reference runs behind a benchmark's
+    reference convergence points, and of the runs that confirmed its quality target, in all its versions."""
     reserved: set[int] = set()
     for benchmark in shipped_versions(name):
         for point in _read(benchmark.path.with_suffix(".rcps.json")).values():
@@ -33,7 +33,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def derive_seed(base_seed: int, counter: int) -> int:
-    """Return candidate number `counter` in the sequence of 31-bit seeds derived from a base seed."""
+    """Return number `counter` in the sequence of 31-bit seeds derived from a base seed, from which the seeds of runs
+    are taken."""
     digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
 

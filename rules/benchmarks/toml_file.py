@@ -11,7 +11,8 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
 MAX_BITS = 14_000
-"""Most bits of a whole number in a TOML file; TOML promises 64. Python prints no more than 4,300 digits."""
+"""Maximum number of bits of a whole number in a TOML file; TOML promises 64. Python prints no more than 4,300
+digits."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

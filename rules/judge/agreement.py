@@ -14,11 +14,11 @@ from rules.official.opinion import CheckerName, OfficialOpinion
 
 Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
-"""Beginning of an official checker's message that names something which this harness added to the checker's own
-tables."""
+"""Beginning of a message of an official checker that names something which this harness had added to the checker's
+own tables before asking it."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
-"""Rules whose errors a result set may forgive in one log (a run that did not converge, or crashed), although the
-official checker rejects the log."""
+"""Rules whose error in one log a result set may forgive: the log's run did not converge, or crashed, and counts as
+the dropped slowest run. The official checker rejects such a log on its own."""
 _TOLERATED = 1
 """Number of rejected logs that the official package checker tolerates in a result set, since Olympic scoring drops
 one."""
@@ -39,9 +39,9 @@ _PACKAGE_FAMILIES = (
     (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
     (re.compile(r"system description", re.IGNORECASE), "SY"),
 )
-"""Family of rules that a message of the official package checker, which also runs the other checkers, belongs to:
-that of the first pattern that matches. Messages that name directories come first, since any directory may be called
-"seed"."""
+"""Patterns, each with a family of rules: a message of the official package checker, which also runs the other
+checkers, belongs to the family of the first pattern that it matches. Patterns for messages that name directories come
+first, since any directory may be called "seed"."""
 _MESSAGE_CHARS = 160
 _MAX_FOLDERS = 3
 _NOT_APPLIED = "did not apply"
@@ -65,8 +65,8 @@ class ComparedFamily:
 
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
-    """Return a comparison with the official checkers for each family of rules that was judged; none where no official
-    checker was asked about this verdict."""
+    """Return a comparison with the official checkers for each family of rules that was judged; empty where no
+    official checker was asked about the logs and directories of this verdict."""
     opinions = [opinion for part in verdict.walk() for opinion in part.official]
     if not opinions:
         return ()
@@ -76,8 +76,8 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family of rules in which the official checkers and this harness's rules differ, the
-    official checkers came to no verdict, or only this harness judges, and finds an error."""
+    """Return a line for each family of rules in which the official checkers and this harness's rules differ; in which
+    the official checkers came to no verdict; or which only this harness judges, with an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -91,7 +91,7 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
     """Return a line for each MLPerf round whose own compliance checker accepts logs in which this harness's rules
-    find errors: the number of logs, and the rules and sources that the official checker does not test."""
+    find errors: the number of such logs, and the rules, with sources, that the official checker does not test."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -112,8 +112,8 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
 
 
 def is_accepted_by_round(verdict: Verdict) -> bool:
-    """Return whether the MLPerf round's own compliance checker accepts each log in which this harness's rules find
-    errors, in a result set without other errors than those of its logs."""
+    """Return whether the compliance checker of the MLPerf round accepts every log in which this harness's rules find
+    errors. False where no log has errors, or the result set has errors beside those of its logs."""
     logs = verdict.logs or (verdict,)
     rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
     answers = [_asked_of_round(log) for log in rejected]
@@ -127,7 +127,7 @@ def _asked_of_round(log: Verdict) -> list[OfficialOpinion]:
 
 
 def _broken(verdict: Verdict) -> set[str]:
-    """Return the codes of the rules by which a verdict has errors."""
+    """Return the codes of the rules that a verdict reports as broken, with an error."""
     return {finding.code for finding in verdict.findings if finding.severity == "error"}
 
 
@@ -186,8 +186,9 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """Return, in words, the official compliance checker's result for the logs as far as it concerns one family of
-    rules, and whether it accepts them; None where it gave no verdict."""
+    """Return in words the official compliance checker's result for the logs as far as it concerns one family of
+    rules; and whether it accepts them (its package checker accepts a set with one rejected log), None where it came
+    to no verdict on a log."""
     asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
@@ -218,8 +219,8 @@ def _about(family: str, opinion: OfficialOpinion) -> str:
 
 
 def _in(folders: Sequence[str], verdict: Verdict) -> str:
-    """Return a clause such as " in set_a, set_b and 2 more directories" with those of the folders that are below the
-    verdict's own directory; empty where none is."""
+    """Return a clause such as " in set_a, set_b and 2 more directories" that names those of `folders` that are below
+    the verdict's own directory; empty where none of them is."""
     inner = [
         str(PurePath(folder).relative_to(verdict.subject))
         for folder in dict.fromkeys(folders)
@@ -256,9 +257,11 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 
 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
-    """Return the part of an official checker's opinion that concerns one family of rules. The package checker's
-    single verdict also covers logs, seeds, convergence and descriptions, which are compared separately; where no
-    message fits any family, all messages are part of each."""
+    """Return the part of an official checker's opinion that concerns one family of rules.
+
+    The package checker's single verdict also covers logs, seeds, convergence and descriptions, which are compared
+    separately; where none of its messages fits any family, all messages are part of every family's opinion.
+    """
     if opinion.checker != "package" or opinion.outcome != "invalid":
         return opinion
     about = [(message, _family_of_package(message)) for message in opinion.messages]

@@ -23,8 +23,8 @@ from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
-"""Number of logs from which judging them in one process takes longer (about a second) than starting more processes
-and collecting their results."""
+"""Number of logs from which on judging takes longer in one process (about a second) than starting more processes and
+collecting their results."""
 _LAYOUT, _NO_RULES = "layout only", "none"
 
 
@@ -89,8 +89,8 @@ def judge_levels(
 
 
 def _units(target: Target) -> Iterator[Path | ResultSet]:
-    """Yield the logs and sets of a path to judge that are judged individually, in the order in which `_assemble`
-    takes their verdicts."""
+    """Yield the logs and sets below a path that are judged one by one, in the order in which `_assemble` combines
+    their verdicts."""
     if isinstance(target, Round):
         for submission in target.submissions:
             yield from submission.sets
@@ -147,8 +147,8 @@ def _judge_round(target: Round, submissions: Sequence[SubmissionSubject]) -> Ver
 def _join(
     level: Level, path: str, own: tuple[Outcome, ...], below: tuple[Outcome, ...], parts: tuple[Verdict, ...]
 ) -> Verdict:
-    """Return the verdict on a submission or round from its own rules' results and the verdicts on its parts. Equal
-    findings of several parts at one place appear once."""
+    """Return the verdict on a submission or round from the results of the rules for this level and the verdicts on
+    its parts. Equal findings of several parts at one place appear once."""
     findings = tuple(dict.fromkeys(worst_first((*own, *below))))
     by_benchmark = [part for part in parts if part.ruleset not in (_NO_RULES, _LAYOUT)]
     rulesets = dict.fromkeys(part.ruleset for part in by_benchmark)
@@ -185,14 +185,14 @@ def _not_judged(other: OtherSet) -> Verdict:
 
 
 def _common(values: Iterable[str | None]) -> str | None:
-    """Return the value that all values are equal to; None where they differ, or there are none."""
+    """Return the value that all of `values` are equal to; None where they differ, or there are none."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def _require_all_runs(outcome: Outcome) -> Outcome:
-    """Return the result of a rule, with incompleteness of a result set as an error, since a submission must be
-    complete."""
+    """Return the result of a rule for a set within a submission: runs that are missing in the set are an error there,
+    since a submission must be complete."""
     if outcome.code != INCOMPLETE:
         return outcome
     findings = tuple(replace(finding, severity="error") for finding in outcome.findings)

@@ -15,7 +15,8 @@ from rules.tree.inventory import SkippedFile
 
 
 class JudgedRule(Record, frozen=True, kw_only=True):
-    """Result of one rule for a log, set, submission or round; `reason` states why the rule was skipped."""
+    """Result of one rule for a log, set, submission or round; `reason` states why the rule was not applied, where it
+    was skipped."""
 
     code: str
     title: str
@@ -63,7 +64,8 @@ class VerdictMember(Record, frozen=True, kw_only=True):
 
 
 class Omission(Record, frozen=True, kw_only=True):
-    """Log not named result_*.txt, MLPerf Inference's included, or run set without a finished run: not judged."""
+    """File or run set that is not judged: a log not named result_*.txt (those of MLPerf Inference included), or a run
+    set without a finished run."""
 
     path: str
     reason: str

@@ -177,8 +177,8 @@ UNCOVERED: tuple[tuple[str, str, str], ...] = (
         "Nothing about the dataset or a trained state is encoded in the implementation.",
     ),
 )
-"""Requirements of MLPerf's rules that no rule of this harness checks: the document, its heading, and the
-requirement."""
+"""Requirements of MLPerf's rules that no rule of this harness checks, each with the name and heading of MLPerf's
+document that states it."""
 
 
 def render_page() -> str:
@@ -222,8 +222,8 @@ def _describe(rule: Rule[Any], level: Level) -> Iterator[str]:
 
 
 def _reasons(code: CodeType) -> Iterator[str]:
-    """Yield the reasons why a rule may not apply, which its function `applies` can return: that function's string
-    constants, without its docstring."""
+    """Yield the reasons why a rule may not apply, which its function `applies` can return. They are found as that
+    function's string constants, without its docstring."""
     for index, value in enumerate(code.co_consts):
         if isinstance(value, CodeType):
             yield from _reasons(value)

@@ -1,5 +1,5 @@
-"""Process many items fast: on several processors, and without searching for cyclic garbage among objects that
-stay."""
+"""Process many items fast: on several processors, and without Python's search for garbage in reference cycles among
+objects that stay."""
 
 import gc
 import os
@@ -66,8 +66,8 @@ def _start_forkserver() -> None:
 
 
 def belong_to_parent() -> None:
-    """Make a process that multiprocessing has started leave Ctrl-C, which reaches the whole process group, to its
-    parent, and end when the parent ends, even after kill -9.
+    """Make a process that multiprocessing has started ignore Ctrl-C, which the terminal sends to the parent as well,
+    and end when the parent ends, even after kill -9.
 
     Call it in the started process.
     """

@@ -21,10 +21,10 @@ def with_second_opinion(
     asked in one process.
 
     The compliance checker gets each log; the seed checker and the checker of reference convergence points get each
-    set; the checker of system descriptions gets each of those; the package and the repository checker get a
+    set; the checker of system descriptions gets each system description; the package and the repository checker get a
     submission as a whole, the package checker without MLPerf's other benchmarks, which this harness's rules do not
-    judge. Benchmarks that are not MLPerf's, or are not defined, are left out, since these checkers do not know them.
-    `on_progress` is called with the number of answered questions and of all questions.
+    judge. Logs of benchmarks that are not MLPerf's, or are not defined, are left out, since the official checkers do
+    not know them. `on_progress` is called with the number of answered questions and of all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))
@@ -41,7 +41,8 @@ def _attach(verdict: Verdict, opinions: dict[CheckerQuery, OfficialOpinion]) -> 
 
 
 def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
-    """Yield the questions to the official checkers about what a verdict judges, without those about its parts."""
+    """Yield the questions to the official checkers about the log, set or submission that a verdict judges, without
+    the questions about its parts."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None or verdict.outcome == "not judged":
         return
@@ -74,7 +75,7 @@ def _system_of(folder: Path) -> Path | None:
 
 def _round(verdict: Verdict) -> str | None:
     """Return the MLPerf round by whose rules a verdict was reached; for a submission whose parts are of several
-    rounds, the round of most parts."""
+    rounds, the most frequent of these rounds; None where none is known."""
     if verdict.round is not None or verdict.level not in ("submission", "round"):
         return verdict.round
     rounds = Counter(name for part in verdict.parts if (name := _round(part)) is not None)

@@ -41,15 +41,16 @@ _FORGIVABLE = (LOG_NOT_CONVERGED, CRASHED)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ruleset:
     """Rules by which logs are judged: the benchmark definition, None for an undefined benchmark, and the MLPerf
-    round. `source` states how they were chosen; `foreign_round` is the round that the user asked for, where the
-    benchmark was not part of it."""
+    round. `source` states how the two were chosen; `foreign_round` is the round that the user asked for, where the
+    benchmark was not part of that round."""
 
     benchmark: Benchmark | None
     round: str | None
     source: str
     foreign_round: str | None = None
     known: dict[Hashable, object] = field(default_factory=dict)
-    """Cache of results that rules of one benchmark and round share between all logs judged by them."""
+    """Cache of intermediate results, by key, that rules compute once for all logs judged by this benchmark definition
+    and round."""
 
     def __str__(self) -> str:
         if self.round is not None:
@@ -65,8 +66,9 @@ def check_log(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> Verdict:
-    """Judge one log without its set. Raises InputError for an unreadable path, DefinitionError for a bad definition
-    and, unless the log is one of many, for a round (`ruleset`) that does not have the log's benchmark."""
+    """Judge one log without its set. Raises InputError for an unreadable path, and DefinitionError for a bad
+    benchmark definition; unless `is_one_of_many`, also where the log's benchmark is not part of the round
+    `ruleset`."""
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
@@ -81,10 +83,13 @@ def judge_sets(
     second_opinion: bool = True,
     on_opinion: OnProgress | None = None,
 ) -> tuple[JudgedSet, ...]:
-    """Judge several result sets one after the other; the official checkers are asked about all of them in one
-    process. `on_opinion` is called with the number of answered questions and of all questions. A set whose benchmark
-    is not part of the round that the user asked for is judged, where there are several sets, by its own round, and
-    reported (ST115)."""
+    """Judge several result sets one after the other; the official checkers are asked about all of the sets in one
+    process.
+
+    `on_opinion` is called with the number of answered questions and of all questions. Where there are several sets, a
+    set whose benchmark is not part of the round that the user asked for is judged as if the user had named no round,
+    and rule ST115 reports this.
+    """
     is_one_of_many = len(result_sets) > 1
     judged = [judge_set(result_set, benchmark_file, ruleset, is_one_of_many) for result_set in result_sets]
     if not second_opinion or not judged:
@@ -123,8 +128,8 @@ def judge_set(
 def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
-    """Return a result set as rules judge it: the logs, their runs' results, the score, and the files beside the
-    logs."""
+    """Return a result set in the form that rules judge: the logs, their runs' results, the score, and the files
+    beside the logs."""
     runs = tuple(read_run_result(log, benchmark, round_name) for log in logs)
     power = read_set_power(result_set, runs)
     return SetSubject(
@@ -144,7 +149,7 @@ def _definition_of_set(
     logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
 ) -> Benchmark | None:
     """Return the benchmark definition by the name and version that most of the set's logs state, or by the
-    directory's name where the set has no logs; None where there is none."""
+    directory's name where the set has no logs; None for a benchmark without a definition."""
     named = [benchmark for benchmark in map(named_in, logs) if isinstance(benchmark.name, str)]
     none = NamedBenchmark(name=None if logs else result_set.benchmark)
     return find_definition(max(named, key=named.count, default=none), benchmark_file, result_set.definition_file)
@@ -157,9 +162,9 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules to judge a log or result set by. They are those of the round `asked`, which the user named;
-    where the user named none, or one of many logs and sets has a benchmark that the round lacks, those of the round
-    that `infer_round` finds. Raises DefinitionError."""
+    """Return the rules to judge a log or result set by: those of the round `asked`, which the user named. Where the
+    user named none, or the log or set is one of many and its benchmark is not part of that round, the rules are those
+    of the round that `infer_round` finds. Raises DefinitionError."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -188,7 +193,8 @@ def _choose_ruleset(
 def _last_day(logs: Sequence[RunLog]) -> date | None:
     """Return the day (UTC) on which the last run of a set began; None where no time stamp is plausible.
 
-    Stamps in seconds count as well: logs of round 0.7 have them; TI108 reports other implausible stamps.
+    Where no stamp is plausible in milliseconds, stamps are read as seconds, in which logs of round 0.7 have them;
+    rule TI108 reports implausible stamps.
     """
     starts = [line.time_ms for log in logs if (line := log.first(keys.RUN_START)) is not None]
     for unit_s in (1e-3, 1.0):
@@ -231,8 +237,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """Return a rule's result for a log in which a run that did not converge or crashed is only a warning, where the
-    log's result set may hold one."""
+    """Return a rule's result for one log of a result set. The error that the log's run did not converge, or crashed,
+    becomes a warning where the set may hold such a run, which counts as the dropped slowest run."""
     if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)

@@ -1,6 +1,6 @@
 """Name the keys of mllog (MLPerf's log format), and the keys that this harness adds to logs.
 
-The official spelling is that of mlperf_logging.mllog.constants; a test compares the two.
+The spelling of mllog's keys is that of mlperf_logging.mllog.constants; a test compares the two.
 """
 
 # events of a run, in order
@@ -66,8 +66,8 @@ STEP_NUM = "step_num"
 STATUS = "status"
 REASON = "reason"
 IS_CLAIMED = "is_claimed"
-"""Key in the metadata of opt_name, true where the optimizer's name is the implementation's own claim, without an
-optimizer that could be inspected."""
+"""Key in the metadata of opt_name. Its value is true where the optimizer's name is only what the implementation
+states, since it gave no optimizer that could be inspected."""
 
 # added by this harness; unknown to the official checker, which ignores them
 BENCHMARK_VERSION = "benchmark_version"

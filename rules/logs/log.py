@@ -2,9 +2,9 @@
 
 A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); other text is output of shells and
 launchers. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory is bounded
-whatever the file holds: overlong records, and records beyond a number or an amount, are not kept. Lines end with \\n,
-by which they are counted, and with \\r too, which progress bars write and the official parser takes for an end of
-line; where a file has no \\n between lines, they are counted by \\r.
+whatever the file holds: a record that is too long is not kept, and reading ends at a maximum number of records, or of
+bytes of records. Lines end with \\n, by which they are counted, and with \\r too, which progress bars write and the
+official parser takes for an end of line; where a file has no \\n between lines, they are counted by \\r.
 """
 
 import hashlib
@@ -29,9 +29,10 @@ from rules.open_file import NotRegularError, open_regular
 
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
-"""Most bytes of all records of a log together that are kept; the longest published logs hold 0.15 MB."""
+"""Maximum bytes of all records of a log together; what follows them is not read. The longest published logs hold 0.15
+MB."""
 MAX_LOG_BYTES = 256 << 20
-"""Most bytes of a log that are read, including text between its records."""
+"""Maximum bytes of a log that are read, including text between its records."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -46,7 +47,8 @@ _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
 FOUND = "; found "
-"""Separator in `LogLine.problems` between a record's defect and the value found."""
+"""Separator, in an entry of `LogLine.problems`, between the description of a record's defect and the value that was
+found."""
 _FOREIGN = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
@@ -56,7 +58,8 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed (zstd); unpack it",
     b"PK\x03\x04": "an archive (zip); unpack it",
 }
-"""First bytes of files that cannot be read as logs in the form they have, with the reason and what to do."""
+"""First bytes of files that must be converted or unpacked before they can be read as logs, with the reason and the
+remedy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +75,12 @@ class UnparsedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one MLPerf log in file order. `unparsed` holds unreadable texts, MAX_NUM_UNPARSED at most;
-    `unread` is the place from which on the file was not read, None where everything was; `num_unparsed` counts all
-    unreadable texts up to there, `unread` included."""
+    """All records of one MLPerf log in file order.
+
+    `unparsed` holds texts that announce a record and cannot be read, MAX_NUM_UNPARSED at most; `unread` is the place
+    from which on the file was not read, None where all of it was read; `num_unparsed` counts all unreadable texts up
+    to that place, `unread` included.
+    """
 
     path: str
     lines: tuple[LogLine, ...]
@@ -85,7 +91,7 @@ class RunLog:
     num_bytes: int = 0
     by_key: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results that are derived from the log, by name."""
+    """Cache of results derived from the log, by the result's name."""
 
     def all(self, key: str) -> tuple[LogLine, ...]:
         return self.by_key.get(key, ())
@@ -181,7 +187,8 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
 
 
 def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[str, Any]]:
-    """Return the records of a log, and the fields of RunLog about text that could not be read."""
+    """Return the records of a log, and the values of those fields of RunLog that describe text that could not be
+    read."""
     lines: list[LogLine] = []
     unparsed: list[UnparsedText] = []
     num_unparsed = 0
@@ -313,8 +320,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
-    """Return the arguments of LogLine that a record decoded from `text` gives: all but those on its place in the
-    file. Raises ValueError with the form that was expected."""
+    """Return the arguments of LogLine that a record decoded from `text` gives: all but those on the record's place in
+    the file. Raises ValueError with the form that was expected."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     may_be_unsound = "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH

@@ -1,7 +1,7 @@
 """Read well-formed MLPerf logs and lines in a fraction of the time that reading arbitrary bytes takes.
 
-A reader returns None for a log or line that it leaves to `rules.logs.log`, which calls these readers first, then
-reads any bytes and reports the defects.
+The functions here return None for a log or line that is not well-formed. `rules.logs.log` calls them first, and reads
+what they do not accept by its own slower parser, which reports defects.
 """
 
 import json
@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Row(msgspec.Struct, gc=False):
-    """Fields of a record in a well-formed line of an MLPerf log."""
+    """Fields of a record, as decoded from a well-formed line of an MLPerf log."""
 
     time_ms: Any
     event_type: str

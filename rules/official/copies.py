@@ -9,11 +9,11 @@ from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 10
-"""Most bytes of a log's line with a record that is given to the official checkers: the official parser takes seconds
-for longer lines, and minutes for a megabyte."""
+"""Maximum bytes of a line with a record in a log that is given to the official checkers: the official parser takes
+seconds for longer lines, and minutes for a megabyte."""
 MAX_TOTAL_BYTES = 1 << 30
 MAX_FILES = 50_000
-"""Most files of one submission that are copied for the official checkers."""
+"""Maximum number of files of one submission that are copied for the official checkers."""
 MAX_TOTAL_FILES = 500_000
 _LARGE_FOR_REPO = (50 << 20) + 1
 _CHUNK = 1 << 20
@@ -25,8 +25,8 @@ class NotCopiedError(Exception):
 
 
 class Copies:
-    """Copier of logs, sets and submissions for the official checkers into one folder, each log and set once; returned
-    names are relative to that folder. Raises NotCopiedError."""
+    """Copier of logs, sets and submissions for the official checkers into one folder, each log and set once; its
+    methods return names relative to that folder. Raises NotCopiedError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class Copies:
         self._num_bytes = 0
 
     def log(self, path: Path) -> str:
-        """Copy a log or a system description under a generated name, which is returned."""
+        """Copy a log or a system description under a generated name; return that name."""
         if path not in self._made:
             self._num_files = 0
             name = f"{next(self._numbers)}{'.json' if path.suffix == '.json' else '.txt'}"
@@ -47,7 +47,7 @@ class Copies:
 
     def result_set(self, logs: Sequence[Path]) -> str:
         """Copy one set's logs under their own names to a new folder, without scaling.json and other files; return the
-        folder's name."""
+        new folder's name."""
         key = tuple(logs)
         if key not in self._made:
             name = self._new_folder("set")
@@ -61,8 +61,8 @@ class Copies:
         return self._made[key]
 
     def submission(self, root: Path, without: Collection[Path] = ()) -> str:
-        """Copy systems/ and results/ of a submission to a new folder, without scaling.json and the paths in
-        `without`; return the folder's name."""
+        """Copy the folders systems/ and results/ of a submission to a new folder, without files named scaling.json
+        and without the paths in `without`; return the new folder's name."""
         name, left_out = self._new_folder("submission"), set(without)
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir()
@@ -74,8 +74,8 @@ class Copies:
         return name
 
     def outline(self, root: Path) -> str:
-        """Recreate all regular files of a submission as empty ones, for the repository checker; files too large to
-        publish become sparse ones. Return the folder's name."""
+        """Recreate all regular files of a submission as empty ones, for the repository checker; files of more than 50
+        MiB, too large to publish, become sparse files of 50 MiB and a byte. Return the folder's name."""
         name = self._new_folder("outline")
         for path, inner in _files(root):
             self._count(0)
@@ -130,7 +130,7 @@ class Copies:
 
 
 def _longest_record_line(path: Path) -> int:
-    """Return the length in bytes of the longest line of a log that holds a record; 0 where none is longer than
+    """Return the length in bytes of a log's longest line that holds a record; 0 where no line is longer than
     MAX_LINE_BYTES."""
     longest = 0
     with path.open("rb") as file:

@@ -2,7 +2,7 @@
 
 The checkers parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
 files, so they run on copies in a temporary folder, confined to it (worker.py), with a clean environment and limits on
-memory, time and file size. Their verdict, or their crash, is reported as their own.
+memory, time and file size. Their verdict, or their crash, is reported as theirs, beside the verdict of this harness.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,8 @@ _MESSAGE_CHARS = 400
 CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
 OnProgress = Callable[[int, int], None]
-"""Callback with the number of finished questions to official checkers (or judged logs), and the number of all."""
+"""Callback that is called with the number of finished questions to official checkers (or judged logs), and the number
+of all of them."""
 _TOOLS: dict[CheckerName, str] = {
     "compliance": "compliance_checker",
     "seed": "package_checker.seed_checker",
@@ -54,9 +55,12 @@ class OfficialOpinion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckerQuery:
-    """Question to one official checker: about a log (compliance), a result directory (seed, rcp; `logs` are its
-    files), a system description (system) or an organisation's submission (package, repo). `round` is such as "5.1";
-    `without` are directories and files of a submission that the package checker is not shown."""
+    """Question to one official checker, about a log (checker `compliance`), a result directory (`seed`, `rcp`), a
+    system description (`system`) or an organisation's submission (`package`, `repo`).
+
+    `logs` are the files of a result directory. `round` is such as "5.1". `without` are directories and files of a
+    submission that are hidden from the package checker.
+    """
 
     checker: CheckerName
     path: Path
@@ -160,8 +164,8 @@ def _opinion(question: CheckerQuery, answer: Answer, inside: str | None = None) 
 
 
 def _shorten(message: str, inside: str | None) -> str:
-    """Return an official checker's message without the dump of the checker's whole state and without the copy's path;
-    the test that failed is kept, however long the quoted line before it is."""
+    """Return an official checker's message without the dump of the checker's whole state, and without the path of the
+    copied file. The test that failed is kept at the end, however long the quoted line before it is."""
     quoted, _, test = message.split("\ncurrent context")[0].partition("\nfailed test: ")
     end = " ".join(f" failed test: {test}".split()) if test else ""
     text = " ".join(quoted.split())

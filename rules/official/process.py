@@ -29,7 +29,8 @@ _REASON_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to one question to an official checker, or the way in which the worker process ended over it."""
+    """Answer to one question to an official checker; where the worker process ended over the question, the way in
+    which it ended."""
 
     outcome: str
     messages: tuple[str, ...]
@@ -38,7 +39,8 @@ class Answer:
 
 @dataclass(slots=True)
 class _Talk:
-    """Answers of one worker process so far, the question that it works on, and the reason for its end."""
+    """State of the exchange with one worker process: the answers so far, the id of the question being answered, and
+    the reason why the exchange ended."""
 
     answers: dict[int, Answer]
     current: int | None = None
@@ -48,8 +50,8 @@ class _Talk:
 def run_worker(
     worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float, on_answer: Callable[[], None]
 ) -> dict[int, Answer]:
-    """Return the answers of worker processes by the question's id, one for each question in `jobs`, within
-    `timeout_s`; `on_answer` is called for each answer."""
+    """Return the official checkers' answers by the question's id, one for each question in `jobs`, within `timeout_s`
+    seconds; `on_answer` is called for each answer."""
     deadline = time.monotonic() + timeout_s
     answers: dict[int, Answer] = {}
     waiting = list(jobs)
@@ -109,8 +111,8 @@ def _run_once(
 
 
 def _listen(process: "subprocess.Popen[bytes]", deadline: float, on_answer: Callable[[], None]) -> _Talk:
-    """Read answers from a worker process until it closes its output, keeps silent for too long, or `deadline` is
-    over."""
+    """Read answers from a worker process until it closes its output, keeps silent for too long, or the time
+    `deadline` has passed."""
     assert process.stdout is not None
     talk = _Talk(answers={})
     rest = b""
@@ -147,7 +149,8 @@ def _take(line: bytes, talk: _Talk) -> None:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End the worker process, and whatever it may have started, where it has not ended by itself; and wait for it."""
+    """End the worker process, and whatever processes it may have started, where it has not ended by itself; and wait
+    for its end."""
     assert process.stdout is not None
     process.stdout.close()
     try:

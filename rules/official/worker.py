@@ -31,8 +31,8 @@ from typing import Any
 MAX_MESSAGES = 50
 MESSAGE_CHARS = 2000
 KEPT_BYTES = 8 << 20
-"""Most bytes of parsed logs that are cached for the official checkers, pickled, and most bytes of a log that is
-cached."""
+"""Maximum bytes of all parsed and pickled logs that are cached for the official checkers, and maximum bytes of a log
+that is cached."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = (
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -64,7 +64,7 @@ Said = tuple[str, list[str], float | None]
 
 
 class NotAskedError(Exception):
-    """Error with the reason why an official checker is not asked after all."""
+    """Error with the reason why a question to an official checker is not asked after all."""
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
@@ -154,8 +154,8 @@ class Listener(logging.Handler):
 
 @cache
 def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
-    """Return the division and the benchmark that a log states, as (key, value), read once and by the official
-    checkers' own parser."""
+    """Return the division and the benchmark that a log states, as pairs (key, value), as the official checkers' own
+    parser reads them."""
     from mlperf_logging.compliance_checker import mlp_parser
 
     lines = mlp_parser.parse_file(log, ruleset=ruleset)[0]
@@ -163,8 +163,8 @@ def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
 
 
 def refuse_invented_names(log: str, ruleset: str) -> None:
-    """Raise NotAskedError where the official checker would open, and execute, a rule file at a path that the log
-    invents."""
+    """Raise NotAskedError where a log's division or benchmark is no plain word: the official checker makes of it the
+    path of a rule file, which it would open and execute."""
     for _, name in names_in(log, ruleset):
         if not _PLAIN_WORD.match(str(name)):
             raise NotAskedError("the division or benchmark that a log names is no plain word")
@@ -200,9 +200,11 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 
 
 def ask_rcp(job: Job, heard: Listener) -> Said:
-    """Ask the official checker of reference convergence points (RCPs) about a result set. Its argument set_scaling
-    makes it write scaling.json into the copy of the set; without, it would look for that file in the root folder and
-    delete it."""
+    """Ask the official checker of reference convergence points (RCPs) about a result set.
+
+    The checker's argument set_scaling makes it write scaling.json into the copy of the set; without this argument it
+    would look for that file in the root folder and delete it.
+    """
     from mlperf_logging.rcp_checker import rcp_checker
 
     logs = list_closed_logs(job)

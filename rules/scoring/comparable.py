@@ -8,17 +8,17 @@ problem_of = attrgetter(
     "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
     "eval_samples", "global_batch_size", "division",
 )  # fmt: skip
-"""Function that returns the fields of a run's result that decide whether it may be compared: runs equal in these
-fields are interchangeable for `why_not_comparable`."""
+"""Function that returns the fields of a run's result that decide whether it may be compared; two runs with equal
+fields may be compared with the same runs (`why_not_comparable`)."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     """Return the reason why the results of two runs may not be compared; None where they may.
 
-    Another benchmark, version, target, definition, dataset or division is another problem. A value that one of the
-    two runs does not state (published logs carry no digests) does not separate them. Neither does a dropped last
-    partial batch, which the rules allow, nor, where a log carries no digest, a hundredth of the samples, for which
-    HP103 only warns: submitters leave out batches of sizes that their logs do not state.
+    Two runs that differ in benchmark, version, target, definition, dataset or division trained different problems. A
+    value that one of the two logs does not state (published logs carry no digests) is not compared. Sample counts may
+    differ by a dropped last partial batch, which the rules allow, and where a log carries no digest by a hundredth,
+    for which HP103 only warns: submitters leave out batches of sizes that their logs do not state.
     """
     is_known = a.definition_sha256 is not None and b.definition_sha256 is not None
     for what, first, other in (
@@ -43,8 +43,8 @@ def _batch_size(a: RunResult, b: RunResult) -> int:
 
 
 def _counts(first: int | None, other: int | None, batch_size: int, is_known: bool) -> tuple[int | None, int | None]:
-    """Return the sample counts of two runs; the same count twice where they differ by no more than a run may leave
-    out (a partial batch, or a hundredth)."""
+    """Return the sample counts of two runs, to be compared; the first count twice where they differ by no more than a
+    run may leave out (a partial batch or, without digests, a hundredth)."""
     if first is None or other is None:
         return first, other
     difference = abs(first - other)

@@ -24,8 +24,8 @@ MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
 _VARIED = 10
-"""Number of distinct values from which on a sequence of power readings identifies a measurement; an idle switch has
-fewer."""
+"""Number of distinct values from which on the values alone of a sequence of power readings identify a measurement; an
+idle switch has fewer."""
 Kind = Literal["node", "sw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -34,9 +34,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 class PowerFile:
     """Power measurement of one node or switch during one run. Times are in milliseconds since 1970, power in watts.
 
-    `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start),
-    and `longest_gap_s` the longest such time inside the timed part of the run; `num_in_run` counts the readings in
-    that part. `estimate_w` is interconnect_power_est. None means not known, never 0.
+    `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start).
+    `longest_gap_s` is the longest such time, in seconds, inside the timed part of the run; `num_in_run` counts the
+    readings in that part. `estimate_w` is the value of interconnect_power_est. None means not known, never 0.
     """
 
     path: str
@@ -54,23 +54,25 @@ class PowerFile:
     bad: tuple[LogLine, ...]
     """First records of the power file whose value is not a positive number, or is a conversion_eff above 1."""
     disorder: LogLine | None
-    """First power reading stamped earlier than the reading above it; None where there is none."""
+    """First power reading whose time stamp is earlier than that of the reading before it in the file; None where
+    there is none."""
     num_unparsed: int
     digest: int
-    """Hash of the power readings: two files with one hash hold the same measurement. Readings that vary are hashed by
-    their values only, whatever their stamps; others by values and stamps."""
+    """Hash of the power readings, to find copies: files of equal hash hold the same measurement. Readings with many
+    distinct values are hashed by values only, whatever their time stamps; others by values and stamps."""
 
     @property
     def power_w(self) -> float | None:
-        """Return the mean power in watts after the power supply's losses: measured where there are readings, else
-        estimated; None where neither is known."""
+        """Return the mean power in watts that the power supply delivers: conversion_eff times the measured mean or,
+        without readings, times the estimate; None where there is neither."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPower:
-    """Power files of one run, one per node or switch. `folder` is power/result_<i>, None where there is none."""
+    """Power files of one run, one per node or switch. `folder` is power/result_<i>, None where the run has no such
+    folder."""
 
     run: RunResult
     folder: Path | None
@@ -95,8 +97,8 @@ class RunPower:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetPower:
-    """Power measurements of a result set, run by run in the order of its logs. `others` are names in power/ that
-    belong to no log."""
+    """Power measurements of a result set, one per run, in the order of the set's logs. `others` are names in power/
+    that belong to no log."""
 
     runs: tuple[RunPower, ...]
     others: tuple[str, ...] = ()
@@ -208,8 +210,8 @@ def _digest(readings: Sequence[tuple[float, float]]) -> int:
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
-    """Return the last value of a power file's key where it is a positive number, at most `most`; else add its record
-    to `bad`, and return None."""
+    """Return the last value of a power file's key where it is a positive number, at most `most`. For any other value
+    add the key's record to `bad` and return None; None, too, where the file lacks the key."""
     line = log.last(key)
     if line is None:
         return None
@@ -221,9 +223,9 @@ def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = No
 
 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
-    """Return the mean energy, in joules, of the runs that count for the time's score: the same runs are dropped
-    (power_measurement.adoc, "Scoring"). None where one of these runs was not measured. Never normalised by reference
-    convergence points."""
+    """Return the mean energy, in joules, of the runs that remain in the score of the times to train: the same runs
+    are dropped for energy (power_measurement.adoc, "Scoring"). None where one of these runs was not measured. Never
+    normalised by reference convergence points."""
     kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]
     known = [energy_j for energy_j in kept if energy_j is not None]
     return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

@@ -1,5 +1,5 @@
-"""Compute the chance of a false alarm of the convergence test: that it fails a good set, whose runs are drawn from
-the reference's own."""
+"""Compute the chance of a false alarm of the convergence test: that the test fails a good set, one whose runs are
+drawn from the reference runs themselves."""
 
 import math
 from collections import Counter, defaultdict
@@ -39,8 +39,8 @@ def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> flo
 
 
 def _num_counted(first: int, end: int, num_runs: int) -> int:
-    """Return the number of places from `first` to `end` - 1, in a set of `num_runs` runs ordered by epochs to
-    converge, that count towards the Olympic mean."""
+    """Return how many of the places `first` to `end` - 1 count towards the Olympic mean, in a set of `num_runs` runs
+    ordered by epochs to converge."""
     return max(min(end, num_runs - _DROPPED) - max(first, _DROPPED), 0)
 
 

@@ -23,7 +23,8 @@ from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 IMPOSSIBLE = 1e-4
-"""Chance below which luck is no explanation for the fast convergence of a set of a benchmark that is not MLPerf's."""
+"""Probability below which the fast convergence of a set is no longer explained by luck; for benchmarks that are not
+MLPerf's."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
 """Epochs (or samples) to converge that the official tool assigns to a run that did not converge."""
@@ -62,9 +63,9 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """Result of testing a result set against reference convergence points. `factor` multiplies the time (1 unless the
-    set converged faster than the reference); `mean_epochs` is the set's Olympic mean in `unit`. The status "none"
-    means that there are no points to test against."""
+    """Result of testing a result set against reference convergence points. `factor` multiplies the time to train (1
+    unless the set converged faster than the reference); `mean_epochs` is the set's Olympic mean of epochs to
+    converge, in `unit`. The status "none" means that there are no points to test against."""
 
     status: RcpStatus
     reason: str
@@ -73,14 +74,14 @@ class Convergence:
     point: ReferencePoint | None
     unit: Unit = "epochs"
     failing_share: float | None = None
-    """Chance of a false alarm of the convergence test: the share of sets drawn from the reference's own runs at this
-    batch size that fail. None for MLPerf's benchmarks."""
+    """Chance of a false alarm of the convergence test: the share of sets, drawn from the reference runs at this batch
+    size, that fail the test. None for MLPerf's benchmarks."""
     chance: float | None = None
-    """Probability, by luck, of a result set's mean epochs to converge this low or lower. None for MLPerf's
-    benchmarks."""
+    """Probability that a result set's mean epochs to converge is as low as it is, or lower, by luck. None for
+    MLPerf's benchmarks."""
     factor_at_upload: float | None = None
-    """Factor on the time without the reference points that were added after the round's results, where it differs;
-    else None."""
+    """Factor that multiplies the time if the reference points that were added after the round's results are left out;
+    None where `factor` does not change without them."""
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -90,8 +91,8 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Return the probability of a mean this low or lower if the result's and the reference's runs had the same mean:
-    two-sample t-test with pooled variance."""
+    """Return the probability of a mean of epochs to converge as low as the result's, or lower, if the result's and
+    the reference's runs had the same mean: two-sample t-test with pooled variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2
@@ -100,8 +101,8 @@ def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: flo
 
 
 def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) -> float:
-    """Return the probability that the Olympic mean of a result's `num_runs` epochs to converge is this low or lower
-    by luck, if it converges as the reference does.
+    """Return the probability that the Olympic mean of `num_runs` epochs to converge is `mean` or lower by luck, if
+    the runs converge as the reference runs of `point` do.
 
     Evaluations are `step` apart, in the unit of convergence. The standard deviation is taken as at least half a step,
     since convergence is rounded up to an evaluation: even where all reference runs met the target at the same
@@ -112,11 +113,11 @@ def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) ->
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """Return the lowest mean of epochs to converge that the convergence test does not reject, by bisection to 0.0001
-    as in the official tool.
+    """Return the lowest mean of a result's epochs to converge that the convergence test does not reject against the
+    reference's `mean`, by bisection to 0.0001 as in the official tool.
 
     `num_ref` counts the reference runs that enter the reference's mean, `num_runs` the runs of a result (2 of which
-    Olympic scoring drops). Similar standard deviations are assumed.
+    Olympic scoring drops). Both are assumed to have the same standard deviation, `stdev`.
     """
     if stdev == 0:
         return mean
@@ -147,8 +148,8 @@ def make_reference_point(name: str, batch_size: int, epochs: Sequence[float], nu
 
 
 def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
-    """Return the reference convergence point for a batch size, interpolated between the points `low` and `high`.
-    Its `min_epochs` is computed as if 2 `num_runs` reference runs had been made at that batch size."""
+    """Return the reference convergence point for a batch size, interpolated between the points `low` and `high`. Its
+    `min_epochs` is computed as if 2 * `num_runs` reference runs had been made at that batch size."""
     import numpy as np
 
     sizes = [low.global_batch_size, high.global_batch_size]
@@ -206,8 +207,8 @@ def judge_epochs(
     num_runs: int,
     unit: Unit = "epochs",
 ) -> Convergence:
-    """Test a result's epochs to converge (None for a run that did not converge) against reference convergence points,
-    with the official tool's factor on the time."""
+    """Test a result's epochs to converge (None for a run that did not converge) against reference convergence points;
+    the returned result has the factor by which the official tool multiplies the time."""
     if sum(value is None for value in epochs) > 1:
         return _untested("failed", "more than one run did not converge")
     point, how = find_point(batch_size, points, num_runs)
@@ -249,11 +250,12 @@ def judge_convergence(
     epochs: Sequence[float | None],
     division: str = keys.CLOSED,
 ) -> Convergence:
-    """Test the convergence of one complete result set against its benchmark's reference points; `epochs` as logged
-    (dlrm v1 counts from 1), or samples.
+    """Test the convergence of one complete result set against its benchmark's reference points; `epochs` are the
+    epochs to converge as logged (dlrm v1 counts from 1), or samples.
 
-    Benchmarks that are not MLPerf's are tested only at the batch sizes of their reference points and never
-    normalised. Official ones are tested only in Closed, as package_checker does: Open is free in its training method.
+    Benchmarks that are not MLPerf's are tested only at the batch sizes of their reference points, and their times are
+    never normalised. Official ones are tested only in Closed, as package_checker does: Open is free in its training
+    method.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")
@@ -302,7 +304,7 @@ def judge_convergence(
 
 
 def _step(benchmark: Benchmark, batch_size: int) -> float:
-    """Return the distance between evaluations, in the benchmark's unit of convergence (epochs or samples)."""
+    """Return the distance between two evaluations, in the benchmark's unit of convergence (epochs or samples)."""
     samples = benchmark.data_samples("train_samples")
     if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT or samples is None:
         return 1 / benchmark.quality.evals_per_epoch
@@ -310,8 +312,9 @@ def _step(benchmark: Benchmark, batch_size: int) -> float:
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """Return the file of a benchmark's reference convergence points: that of the installed mlperf-logging wheel or,
-    for a benchmark that is not MLPerf's, the one beside its shipped definition; None where there is none."""
+    """Return the file of a benchmark's reference convergence points: for MLPerf's benchmarks that of the installed
+    mlperf-logging wheel, for other shipped benchmarks the file beside their definition; None where there is no such
+    file."""
     if benchmark.status == "own":
         path = benchmark.path.with_suffix(".rcps.json")
         is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))

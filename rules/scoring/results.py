@@ -14,21 +14,24 @@ from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
 MOST_LEFT_OUT = 0.01
-"""Share by which a log's train_samples or eval_samples may differ from the definition's with only a warning
+"""Share of the definition's train_samples or eval_samples by which a log's value may differ with only a warning
 (HP103)."""
 _ROUNDING = 1e-3
-"""Relative tolerance between epochs and samples, since epoch_num is logged with few digits."""
+"""Relative tolerance when the samples trained are compared with epochs times the dataset's size, since epoch_num is
+logged with few digits."""
 _COARSE = 1e-6
 """Tolerance within which a quality times 1e6, or times the number of evaluation samples, counts as a whole number."""
 FEWEST_NEAR = 4
-"""Number of evaluations that each of two runs must have, at least, for their qualities to be called nearly equal."""
+"""Minimum number of evaluations that each of two runs must have for their qualities to be compared and called nearly
+equal."""
 Interval = tuple[float, float]
 """Start and stop of an interval of a run, in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """Evaluation of a run on held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
+    """Evaluation of a run on held-out data. `elapsed_s` is the number of seconds from run_start to the time stamp of
+    eval_accuracy."""
 
     epoch_num: float | None
     samples_count: int | None
@@ -41,9 +44,10 @@ class RunResult:
     """Result of one run: times, counts and quality from its log. None means "not known from the log", never zero.
 
     time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with train_s the
-    time inside blocks (time to train minus evaluations where the log has no blocks). train_samples is the size of the
-    dataset, even where the log states the samples trained instead (`dataset_samples`). overhead_s = time_to_train_s -
-    train_s. epochs_to_converge counts from the start of training, even where the log counts from 1 (dlrm v1).
+    time inside blocks, from block_start to block_stop (time to train minus evaluations where the log has no blocks).
+    train_samples is the size of the dataset, even where the log states the samples trained instead
+    (`dataset_samples`). overhead_s = time_to_train_s - train_s. epochs_to_converge counts from the start of training,
+    even where the log counts from 1 (dlrm v1).
     """
 
     path: str
@@ -77,13 +81,13 @@ class RunResult:
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
     from_definition: tuple[str, ...] = ()
-    """Keys whose values in this result come from the definition: the log does not state them, or may state something
-    else."""
+    """Names of the log's keys whose values in this result come from the benchmark definition, since the log does not
+    state them, or may state something else."""
 
     @property
     def identities(self) -> tuple[object, ...]:
-        """Return the keys by which copies of this run are recognised in other logs: the bytes of the log, or
-        run_start to the millisecond with the qualities."""
+        """Return the keys by which copies of this run are recognised in other logs: the digest of the log's bytes
+        and, where known, run_start to the millisecond together with the quality at each evaluation."""
         if self.started_ms is None or not self.evaluations:
             return (self.log_sha256,)
         return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
@@ -95,8 +99,8 @@ class RunResult:
 
     @property
     def fine_qualities(self) -> frozenset[float]:
-        """Return the qualities of the run with so many digits that two trainings do not reach them by chance: more
-        than six decimals, and not a count over the evaluation samples (an accuracy)."""
+        """Return those qualities of the run whose digits are so many that two trainings do not reach them by chance:
+        qualities with more than six decimals that are not a count divided by the evaluation samples (an accuracy)."""
         samples, found = float(self.eval_samples or 1), []
         for evaluation in self.evaluations:
             quality = evaluation.quality
@@ -135,7 +139,8 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """Number of first `runs` that are scored: all, except for a longer set of a benchmark that is not MLPerf's."""
+    """Number of leading elements of `runs` that are scored: all, except for a longer set of a benchmark that is not
+    MLPerf's."""
     num_runs_dropped: int
     metric: str
     """Quality metric of the runs' evaluations, as quality.metric in the definition names it."""
@@ -162,7 +167,7 @@ class BenchmarkResult:
     @property
     def rcp_factor(self) -> float | None:
         """Return the factor by which reference convergence points (RCPs) multiply the Olympic mean; None where the
-        set did not pass a test against these."""
+        set did not pass the test against these points."""
         return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
@@ -174,8 +179,8 @@ def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
 
 
 def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bool:
-    """Return whether two runs with at least FEWEST_NEAR evaluations differ in quality by less than `limit` at every
-    evaluation that both have."""
+    """Return whether two runs differ in quality by less than `limit` at every evaluation that both have; False if one
+    of them has fewer than FEWEST_NEAR evaluations."""
     pairs = zip(first, other, strict=False)
     return min(len(first), len(other)) >= FEWEST_NEAR and all(abs(a - b) < limit for a, b in pairs)
 
@@ -188,8 +193,8 @@ def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
 
 
 def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
-    """Return the quality that a log's run must reach; None in the Open division of most official benchmarks, in which
-    "an arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
+    """Return the quality target that a log's run must reach; None in the Open division of most official benchmarks,
+    in which "an arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
     is_open = log.value(keys.SUBMISSION_DIVISION) == keys.OPEN
     if is_open and not benchmark.quality.binds_open and not is_of_harness(log, benchmark):
         return None
@@ -267,8 +272,9 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return the milliseconds by which an evaluation on a line before run_stop's may be stamped after run_stop: in
-    logs of rounds 0.7 to 1.0 that were assembled afterwards, the two stamps are rounded differently."""
+    """Return the milliseconds by which an evaluation that is written on a line before run_stop's may be stamped after
+    run_stop: above 0 for rounds 0.7 to 1.0, whose logs were assembled afterwards from stamps that were rounded
+    differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
@@ -303,7 +309,8 @@ def _evaluations_inside_run(log: RunLog, late_ms: int) -> tuple[tuple[LogLine, f
 
 
 def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tuple[LogLine, float] | None:
-    """Return the best evaluation in a log that met the target outside the timed run; None where none did."""
+    """Return the best evaluation in a log that reached the target quality outside the timed run (its record and its
+    quality); None where none did."""
     inside = {id(line) for line, _ in evaluations_inside_run(log, round_name)}
     met = [
         (line, quality)
@@ -314,23 +321,24 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
 
 
 def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs that a log's run had trained at its last evaluation, from its epoch_num; None where the last
-    evaluation states none."""
+    """Return the number of epochs that a log's run had trained at its last evaluation, from that evaluation's
+    epoch_num; None where it states none."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
 
 
 def is_trained_samples(value: object, epochs: float, size: int) -> bool:
-    """Return whether `value`, a log's train_samples, is the number of samples trained in `epochs` epochs of `size`
-    samples, within rounding."""
+    """Return whether `value`, a log's train_samples, is the number of samples trained (`epochs` times the dataset's
+    `size`), within rounding."""
     number = as_number(value)
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the epochs trained according to train_samples, for a log of a round before 3.0 whose train_samples
-    contradicts epoch_num; None where the two agree, or train_samples is the dataset's size."""
+    """Return the number of epochs trained according to train_samples, for a log of a round before 3.0 whose
+    train_samples contradicts epoch_num; None where the two agree, where train_samples is the dataset's size, or where
+    one of these is not known."""
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -340,9 +348,12 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the number of samples of a log's training data: train_samples, or the definition's size where a log of a
-    round before 3.0 may state the samples trained instead. In the Open division, whose data is free, the definition's
-    size is returned only where the log certainly states the samples trained."""
+    """Return the number of samples of a log's training data: train_samples or, where a log of a round before 3.0 may
+    state the number of samples trained instead, the size in the definition.
+
+    In the Open division, which is free to choose its data, the definition's size is returned only where train_samples
+    certainly is the number of samples trained. None where it is not logged.
+    """
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
     if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
         return logged
@@ -400,8 +411,8 @@ def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[I
 def _trained(
     evaluations: tuple[Evaluation, ...], train_samples: int | None, benchmark: Benchmark | None
 ) -> tuple[int | None, float | None]:
-    """Return the samples and epochs that a run had trained at its last evaluation; None for what its log does not
-    tell."""
+    """Return the number of samples and of epochs that a run had trained at its last evaluation; None for a number
+    that its log does not tell."""
     if not evaluations:
         return None, None
     last = evaluations[-1]

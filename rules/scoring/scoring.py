@@ -17,8 +17,8 @@ from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 _MIXED = "the runs differ in global_batch_size"
-"""Reason why a set whose runs differ in batch size has an Olympic mean and no score: one was published for such a
-set."""
+"""Reason why a set whose runs differ in batch size has no score. A set of one of MLPerf's benchmarks still has an
+Olympic mean, since one was published for such a set."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
@@ -117,8 +117,8 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
 
 
 def _why_not_first(scored: Sequence[RunResult]) -> str | None:
-    """Return the reason why the scored runs are not the set's first ones by index, since nobody may choose which runs
-    are scored; None where they are."""
+    """Return the reason why the scored runs are not the set's runs 0, 1, 2, …, since nobody may choose which runs are
+    scored; None where they are."""
     for index, run in enumerate(scored):
         match = _RESULT_NUMBER.search(run.path)
         if match is None:

@@ -1,4 +1,5 @@
-"""List the attempts at the runs of a run set of this harness, extra/run_<i>/attempt_<k>, once for all callers."""
+"""List the attempts at the runs of a run set of this harness, which are the folders extra/run_<i>/attempt_<k>; all
+callers use this one list."""
 
 import os
 import re
@@ -15,8 +16,8 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
 
 class AttemptFolder(NamedTuple):
-    """Folder of one attempt at a run: the path of its run.json (None where there is none in the tree), and whether
-    its log is still in the folder. Renaming the log makes it the run's result."""
+    """Folder of one attempt at a run. `record` is the path of its run.json, None where the tree has none; `has_log`
+    is true while its log is still in the folder: renaming the log makes it the run's result."""
 
     number: int
     path: str
@@ -40,9 +41,10 @@ class RunFolder(NamedTuple):
 
 
 class RunFolders(NamedTuple):
-    """All attempts at runs of a run set, by the names of the runs' folders, ordered by number.
+    """All attempts at the runs of a run set: `by_name` has each run's folder by its name, ordered by the run's
+    number.
 
-    `is_all` states that no folder with the name of a run or an attempt was left out.
+    `is_all` is true if no folder with the name of a run or an attempt was left out.
     """
 
     by_name: dict[str, RunFolder]
@@ -84,7 +86,7 @@ def _record(place: str, root: Path) -> Path | None:
 
 def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
     """Return number, path and name of the folders in `folder` whose names match `name` and that are inside `root`;
-    and whether nothing with such a name was left out."""
+    and whether all entries with such names are among them."""
     try:
         with os.scandir(folder) as entries:
             found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]

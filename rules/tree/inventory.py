@@ -1,11 +1,12 @@
 """List everything at a path in one walk: result sets, run sets, sweeps, measurements, and files that look like
 results and are skipped.
 
-Every verb that reads results begins with an inventory. Links to directories are never followed; directories that hold
-neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered, nor are those of a search's trials,
-since study.json says what they measured. No file is opened but these: files that `find_skipped` looks at, for their
-first bytes; logs in directories that are not named after one of this harness's benchmarks, up to the record that
-names their benchmark; and experiment.json, which tells a sweep from a pair or a search.
+Every command that reads results begins with an inventory. Links to directories are never followed. Directories that
+hold neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered, nor are the directories of the
+trials of a search, since the search's study.json says what they measured. These files alone are opened: files that
+`find_skipped` looks at, for their first bytes; logs in directories that are not named after one of this harness's
+benchmarks, up to the record that names their benchmark; and experiment.json, which tells a sweep from a pair or a
+search.
 """
 
 import os
@@ -49,16 +50,16 @@ _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Results, measurements and studies found at or below `path`; folders are in the order of the walk, which is
-    sorted by name.
+    """Results, measurements and studies (searches and simulations with a study.json) found at or below `path`;
+    folders are in the order of the walk, which is sorted by name.
 
     `result_sets` are directories with result_*.txt, sorted by folder; where `path` is a file, one set of that single
     log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are
-    directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` hold the
-    record of a matrix of run sets, or a record that cannot be read; `measurements` an extra/<kind>.json, by kind;
-    `studies` are files study.json. `subfolders` has every directory that was entered, with the names of its
-    subdirectories. `candidates` are run sets, and files outside of result sets, at most 20,000. `unreadable` names
-    the first directory that could not be read.
+    directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` are
+    directories whose experiment.json reports show as a table of configurations, or cannot be read; `measurements` are
+    directories with an extra/<kind>.json, by kind of measurement; `studies` are files study.json. `subfolders` has
+    every directory that was entered, with the names of its subdirectories. `candidates` are run sets, and files
+    outside of result sets, at most 20,000. `unreadable` names the first directory that could not be read.
     """
 
     path: Path
@@ -74,12 +75,13 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Return whether there are results to show that are in no MLPerf log: measurements, studies or sweeps."""
+        """Return whether there are results to show that are in no MLPerf log: measurements, sweeps, or studies (files
+        study.json)."""
         return bool(self.sweeps or self.studies or any(self.measurements.values()))
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
-        """Return the result sets that were found. Raises InputError where there are none, or where a directory could
-        not be read."""
+        """Return the result sets of this inventory. Raises InputError where there are none, or where a directory
+        could not be read."""
         self.require_readable()
         if self.result_sets:
             return self.result_sets
@@ -125,7 +127,8 @@ class Inventory:
         )
 
     def _refuse_unfinished(self) -> None:
-        """Raise InputError where there are run sets below the path and no run of any has ended."""
+        """Raise InputError where a run set at or below the path has no measurement, in an inventory without result
+        sets: none of its runs has ended."""
         if unfinished := [folder for folder in self.run_sets if _measured_kind(folder) is None]:
             first = unfinished[0]
             whole = first.parent if _is_file(first.parent / EXPERIMENT_FILE) else first
@@ -135,8 +138,8 @@ class Inventory:
             )
 
     def why_absent(self) -> str | None:
-        """Return a message that a run set found here is of a kind of measurement that this installation lacks; None
-        where there is none among the first sets."""
+        """Return a message that a run set in this inventory is of a kind of measurement that this installation lacks;
+        None where none of the first run sets is."""
         for folder in self.run_sets[:MAX_MENTIONED]:
             record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
             if not isinstance(record, Damage) and (why := why_absent(record.kind)) is not None:
@@ -150,7 +153,8 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkippedFile:
-    """File or run set that looks like a result and is not judged, with the reason and the way to have it judged."""
+    """File or run set that looks like a result and is not judged, with the reason and what the user can do to have it
+    judged."""
 
     path: Path
     reason: str
@@ -249,9 +253,9 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
-    """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one holds no
-    result sets; an inventory with only MLPerf's other benchmarks is passed over if another inventory holds result
-    sets."""
+    """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one inventory
+    holds no result sets; but an inventory that holds only MLPerf's other benchmarks is left out if another inventory
+    holds result sets."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -262,8 +266,8 @@ def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
 
 
 def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
-    """Return each folder that holds a measurement made in several fresh processes, with the kind of measurement; kind
-    by kind."""
+    """Return each folder that holds a measurement made in several fresh processes, with the kind of measurement;
+    folders of one kind follow one another."""
     found = (kind for kind in EXTRA_KINDS if any(each.measurements.get(kind) for each in inventories))
     kinds = (kind for kind in found if is_in_processes(kind))
     return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
@@ -273,8 +277,8 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
     """Return logs with other names than result_*.txt and run sets without a log of a finished run, at most
     MAX_SKIPPED, to tell the user that they are not judged.
 
-    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109. Unreadable
-    files are left out, and so is a file that is itself the path that the user gave.
+    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109, which
+    reports them. Unreadable files are left out, and so is a file that is itself the path that the user gave.
     """
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}
@@ -303,7 +307,8 @@ def _is_of_loadgen(path: Path) -> bool:
 
 
 def _why_unfinished(folder: Path) -> tuple[str, str]:
-    """Return the reason why a run set has no log of a finished run, and the command that shows or completes it."""
+    """Return the reason why a run set has no log of a finished run, and what the user can do: a command that shows or
+    completes the run set, or another version of dlrmbench to use."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if not isinstance(record, Damage) and record.kind not in PLACES:
         made_by = f"dlrmbench {printable(record.harness_version)}, which made it"
@@ -314,8 +319,8 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
 
 
 def _measured_kind(folder: Path) -> str | None:
-    """Return the kind of measurement in a run set, where its record exists; None where it does not, or for a set of
-    runs to the quality target."""
+    """Return the kind of measurement in a run set; None where the file with the measurement does not exist, or for a
+    set of runs that train to a quality target."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if isinstance(record, Damage) or is_logged(record.kind):
         return None

@@ -12,13 +12,15 @@ _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 PARAMETERS = "package_checker_params"
-"""Name of a file of options for the official package checker, such as rcp-bypass."""
+"""Name of a file that sets options of the official package checker, such as rcp-bypass, on its test against reference
+convergence points."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
 RoundSource = Literal["directory", "file"]
-"""Source of a result set's MLPerf round: a directory's name, or the name of the log itself."""
+"""Source from which a result set's MLPerf round is known: "directory", a directory's name, or "file", the name of the
+log itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,15 +42,16 @@ class ResultSet:
     round: str | None
     round_source: RoundSource | None = None
     unread: tuple[tuple[Path, str], ...] = ()
-    """Files named like logs that are not read, each with the reason: broken links, links that lead out, no regular
-    files."""
+    """Files that have a log's name and are not read, each with the reason: broken links, links that lead out of the
+    tree, and what is no regular file."""
     strays: tuple[str, ...] = ()
-    """Names in the folder of the set's logs that belong to no log, at most MAX_STRAY_NAMES of them, sorted."""
+    """Names in the folder of the set's logs that are neither a log nor power/, at most MAX_STRAY_NAMES of them,
+    sorted."""
 
     @property
     def is_run_set(self) -> bool:
-        """Return whether the result set is in this harness's layout and can be resumed; a package is a copy and
-        cannot."""
+        """Return whether the result set is in this harness's own layout, so that it can be resumed; a package for
+        submission is a copy in MLPerf's layout and cannot be resumed."""
         return self.root is not None and self.organization is None
 
     @property
@@ -72,9 +75,11 @@ def set_of_one(log: Path) -> ResultSet:
 
 
 def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[str]] | None = None) -> ResultSet:
-    """Read the result set in one directory; `entries` may be its listing. `start` is the folder where the search
-    began: outside a submission tree, links may not lead out of it. Raises OSError where the directory cannot be
-    read."""
+    """Read the result set in one directory. Raises OSError where the directory cannot be read.
+
+    `entries` is the directory's listing, if the caller has one. `start` is the folder where the search for results
+    began: links may not lead out of it or, in a submission, out of the submission's folder.
+    """
     if entries is None:
         with os.scandir(folder) as listing:
             entries = list(listing)
@@ -136,8 +141,8 @@ def _parts(folder: Path) -> tuple[str, ...]:
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the directory above results/<system>/<benchmark>, for `folder` as the benchmark's directory; None where
-    it is not in such a place."""
+    """Return the directory above results/<system>/<benchmark>, where `folder` is that benchmark's directory; None
+    where `folder` is in no such place."""
     parts = _parts(folder)
     if len(parts) < 4 or parts[-3] != "results":
         return None
@@ -168,14 +173,14 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """Return the MLPerf round that names of directories, or of a log, state, such as training_results_v5.1; the
-    innermost wins; None where none states one."""
+    """Return the MLPerf round that names of directories, or of a log, state, such as 5.1 for training_results_v5.1.
+    Of several such names the innermost counts; None where no name states a round."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of this harness in whose extra/ a log lies, as the log of an attempt does that is not (or
-    not yet) a result; None for any other log."""
+    """Return the run set of this harness in whose extra/ a log lies that is not, or not yet, a run's result; None for
+    any other log."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 

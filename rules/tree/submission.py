@@ -38,8 +38,8 @@ class SubmissionEntry:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
     """Tree of one organisation's submission. `sets` are the result directories results/<system>/<benchmark> to judge;
-    `others` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted; `is_cut` states that
-    there were more than MAX_ENTRIES."""
+    `others` are those of MLPerf's other benchmarks, which are not judged. `entries` is every name below `folder`,
+    sorted; `is_cut` states that there were more names than MAX_ENTRIES."""
 
     folder: Path
     organization: str
@@ -50,7 +50,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[SubmissionEntry, ...]:
-        """Return the submission's entries directly in a folder, whose path is given by its parts."""
+        """Return the entries of the submission that lie directly in one folder, whose path is given by its parts."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
@@ -69,13 +69,14 @@ class Round:
 
 
 Target = Path | ResultSet | OtherSet | Submission | Round
-"""Unit that is judged, or left out of judging, as a whole: a log (a path), a result set, a submission or a round."""
+"""Unit that is judged as a whole, or left out as a whole: a log (given by its path), a result set, a submission or a
+round."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
     """Return the logs, sets, submissions and rounds to judge or leave out in an inventory (list of a path's
-    contents); the outermost recognised unit wins. Raises InputError where there is none, or where a directory could
-    not be read."""
+    contents). What lies in a submission or round is part of it and not returned by itself. Raises InputError where
+    nothing is found, or where a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()
@@ -101,7 +102,8 @@ def find_targets(inventory: Inventory) -> tuple[Target, ...]:
 
 
 def _is_round(inventory: Inventory, folder: Path) -> bool:
-    """Return whether a directory is an MLPerf round: it holds several submissions, or one and has a round's name."""
+    """Return whether a directory is an MLPerf round: it holds several submissions, or it holds one and its name is
+    that of a round."""
     inner = sum(_is_submission(inventory.subfolders.get(folder / name, ())) for name in inventory.subfolders[folder])
     return inner > 1 or (inner == 1 and round_of((Path(os.path.abspath(folder)).name,)) is not None)  # noqa: PTH100
 
@@ -113,8 +115,8 @@ def _is_submission(names: Collection[str]) -> bool:
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List the entries and result sets of one organisation's submission; `sets` are those already read, by their
-    folders. Raises InputError where a directory cannot be read."""
+    """List the entries and result sets of one organisation's submission; `sets` are the sets that were already read,
+    by their folders. Raises InputError where a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []
@@ -158,7 +160,7 @@ def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSe
 
 def _list(top: Path) -> tuple[tuple[SubmissionEntry, ...], bool]:
     """Return every file, folder, link and other entry below `top`, folders before their contents, at most
-    MAX_ENTRIES; and whether there were more."""
+    MAX_ENTRIES; and whether there were more than these."""
     found: list[SubmissionEntry] = []
     waiting = [""]
     while waiting:

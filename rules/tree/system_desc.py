@@ -25,8 +25,8 @@ COUNTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDesc:
-    """System description as read from systems/<system>.json: its fields, or the reason why there are none; `oddities`
-    are defects on which stricter readers, the official tools among them, fail."""
+    """System description as read from systems/<system>.json: its fields, or the reason why there are none. `oddities`
+    describes defects that this harness tolerates and stricter readers, the official tools among them, do not."""
 
     fields: Mapping[str, Any] | None
     error: str | None = None
