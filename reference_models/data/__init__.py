@@ -1,1 +1,2 @@
-"""Generate, prepare and read datasets: a folder per kind of data (such as `criteo`), found by name in `registry`."""
+"""Generate, prepare and read datasets: a folder of modules per kind of data (such as `criteo`), which `registry`
+finds by the kind's name."""

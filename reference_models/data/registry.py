@@ -1,4 +1,4 @@
-"""Find the specification of a kind of data (such as `criteo`) by its name, and the folder of a dataset."""
+"""Find the specification of a kind of data (such as `criteo`) by the kind's name, and the folder of a dataset."""
 
 import hashlib
 import json
@@ -23,13 +23,15 @@ DATA_KINDS: Mapping[str, str] = {
     "made_up": "reference_models.data.synthetic.spec:SPEC",
     "synthetic": "reference_models.data.synthetic.spec:SPEC",
 }
-"""Place of each kind of data's `DataSpec`, as 'module:name', by the value of data.kind in a definition."""
+"""Place, as 'module:name', of the `DataSpec` of each kind of data, by the kind's name: the value of data.kind in a
+definition."""
 DEFAULT_ROOT = Path("data")
 _NOT_STORED = ("sha256", "id_map", "id_maps")
 
 
 def find_data(kind: str) -> DataSpec:
-    """Return the `DataSpec` of the kind of data named `kind`. Raises ConfigError, with a suggestion, if unknown."""
+    """Return the specification (`DataSpec`) of the kind of data named `kind`. Raises ConfigError, with a suggestion,
+    if the name is unknown."""
     if kind not in DATA_KINDS:
         raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
     spec = find(DATA_KINDS[kind])
@@ -38,13 +40,14 @@ def find_data(kind: str) -> DataSpec:
 
 
 def examples() -> Mapping[str, str]:
-    """Return the shipped benchmark from which `init` starts a definition, by kind of data that has one."""
+    """Return the shipped benchmark from which the command `init` starts a definition, by kind of data; kinds without
+    such a benchmark are left out."""
     names = {kind: find_data(kind).example for kind in DATA_KINDS}
     return {kind: example for kind, example in names.items() if example is not None}
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
-    """Read section [data] of a benchmark's definition. Raises ConfigError naming the wrong field."""
+    """Read section [data] of a benchmark definition. Raises ConfigError naming the wrong field."""
     kind = table.get("kind")
     spec = find_data(kind) if isinstance(kind, str) else DataSpec(example=None)
     return spec.parse_section(table)
@@ -57,8 +60,8 @@ def compute_dataset_digest(data: DataConfig) -> str:
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """Return a dataset's folder: `<root>/<name>-<digest>`; but `root` itself if it holds a manifest, or if the data's
-    files are read in place, as their owner wrote them."""
+    """Return a dataset's folder: `<root>/<name>-<digest>`; but `root` itself if that folder holds a manifest, or if
+    the data's files are read in place, as their owner wrote them."""
     root = DEFAULT_ROOT if root is None else root
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():
@@ -89,8 +92,8 @@ def generate_dataset(
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError.
 
-    With section [id_map], ids become rows of smaller tables while samples are read; before `data.id_maps` are made,
-    the splits have only the smaller tables' sizes.
+    With section [id_map], ids become rows of smaller tables while samples are read. As long as `data.id_maps`, the
+    maps, are not made, the splits have the smaller tables' sizes but cannot be read.
     """
     opened = find_data(data.kind).open_dataset(folder, data)
     if not data.id_map.is_active:

@@ -1,6 +1,7 @@
-"""Define `DataSpec`, by which the harness generates, prepares and opens a kind of data: one per kind of data.
+"""Define `DataSpec`: the functions and properties of one kind of data, by which the harness generates, prepares and
+opens such data.
 
-Specs import neither torch nor numpy, since listing benchmarks reads them all.
+Modules with a DataSpec import neither torch nor numpy, since listing benchmarks reads them all.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def load(place: str) -> Callable[..., Any]:
-    """Return a function that calls the function at `place` ('module:function') and imports its module only then."""
+    """Return a function that passes its arguments to the function at `place` ('module:function'), whose module is
+    imported only at the first call."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         return find(place)(*arguments, **options)
@@ -28,14 +30,14 @@ def load(place: str) -> Callable[..., Any]:
 
 
 def find(place: str) -> Any:
-    """Import the module of `place` ('module:name') and return its object of that name."""
+    """Return the object named in `place` ('module:name'), importing its module."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """Section [data] of a dataset in files. Sizes may come from the files themselves."""
+    """Section [data] of a dataset in files. The dataset's sizes may be left out where the files have them."""
 
     kind: Literal[
         "click_log",
@@ -51,15 +53,16 @@ class DataSection:
     name: str
     """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch; required for generated data, else checked against the files if given."""
+    """Number of training samples, which are one epoch; required for generated data, else checked against the files if
+    given."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; required for generated data, else checked against the files if given."""
+    """Number of samples of an evaluation; required for generated data, else checked against the files if given."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
-    """Dense features per sample."""
+    """Number of dense features per sample."""
     num_embeddings: Counts | None = None
-    """Rows of each embedding table, one table per sparse feature; `criteo` takes them from the files."""
+    """Number of rows of each embedding table, one table per sparse feature; `criteo` takes them from the files."""
     multi_hot: Counts | None = None
-    """Ids per sample of each table; one if left out."""
+    """Number of ids per sample of each embedding table; one if left out."""
     seed: Count | None = None
     """Seed of the generator; required for generated data."""
     sha256: str | None = None
@@ -76,28 +79,34 @@ class DataSpec:
     """
 
     example: str | None
-    """Shipped benchmark from which `init` starts a definition with this kind of data; None if `init` cannot."""
+    """Shipped benchmark from which the command `init` starts a definition with this kind of data; None if `init`
+    makes none."""
     section: type[Any] = DataSection
-    """Record class of section [data] of a definition, from which the JSON schema of definitions is made."""
+    """Class whose members are the keys of section [data] of a definition; the JSON schema of definitions is made from
+    it."""
     parse: Callable[[Mapping[str, Any]], DataConfig] | None = None
     """Function that reads section [data] of a definition, and raises ConfigError naming the wrong field; None if the
     section is read as the class `section` alone."""
     takes_sizes_from_files: bool = False
-    """Whether num_embeddings (rows of each table) may be left out of [data], since the data's files determine it."""
+    """Whether num_embeddings (number of rows of each table) may be left out of [data], since the data's files
+    determine it."""
     has_one_id_per_table: bool = False
     """Whether every sparse feature must have exactly one id per sample (multi_hot of ones)."""
     parameters: str | None = None
-    """Place of the record class of [data.parameters], as 'module:name'; None if the kind of data has none."""
+    """Place, as 'module:name', of the class whose members are the keys of [data.parameters]; None if the kind of data
+    has no such section."""
     check: Callable[[DataConfig], object] = lambda data: None
-    """Function that raises ConfigError for [data.parameters] or sizes that data of this kind cannot have."""
+    """Function that raises ConfigError if data of this kind cannot have the given [data.parameters] or sizes."""
     layout: Layout = CLICKS
-    """Arrays of a split in files, and the class of the batches that its reader returns and a model accepts."""
+    """Layout of the data: the arrays of a split in files, and the class of the batches that are read and that a model
+    accepts."""
     soft_layout: Layout | None = None
     """Layout (arrays, class of batches) of data whose labels are shares from 0 to 1; None if this kind of data cannot
     have soft labels."""
     generate: Callable[[DataConfig], "Parts"] | None = None
-    """Function that returns the tasks that generate a dataset, and the function that does a task, or raises
-    ConfigError for parameters or sizes that this kind of data cannot have; None for data that is not generated."""
+    """Function that returns a dataset's `Parts`, the tasks that generate the dataset and the function that executes
+    one of them; raises ConfigError for parameters or sizes that this kind of data cannot have. None for data that is
+    not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
     """Function (data, split) that returns the best possible scores, and the labels, of a generated split's samples,
     as the quality metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64
@@ -111,11 +120,12 @@ class DataSpec:
     """Function that opens both splits of data in its owner's files or in memory, reading metadata only
     (DatasetError); None for data in the store (a folder with a manifest)."""
     published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
-    """Function from `data` to the MD5 that the data's owner publishes for each file, by file name; empty if none."""
+    """Function that returns the MD5 that the owner of the data `data` publishes for each file, by file name; empty if
+    none are published."""
 
     @property
     def is_prepared(self) -> bool:
-        """Return whether `data prepare` makes data of this kind from a user's files."""
+        """Return whether the command `data prepare` makes data of this kind from a user's files."""
         return self.prepare is not None
 
     @property
@@ -132,11 +142,12 @@ class DataSpec:
         return open_store(folder, data, self.layout_of(data.has_soft_labels))
 
     def layout_of(self, has_soft_labels: bool) -> Layout:
-        """Return the layout (arrays, class of batches) of data with soft labels (shares from 0 to 1), or 0 and 1."""
+        """Return the layout (arrays, class of batches) of data whose labels are soft (shares from 0 to 1) if
+        `is_soft`, else 0 and 1."""
         return self.soft_layout if has_soft_labels and self.soft_layout is not None else self.layout
 
     def parse_section(self, table: Mapping[str, Any]) -> DataConfig:
-        """Read section [data] of a benchmark's definition. Raises ConfigError naming the wrong field."""
+        """Read section [data] of a benchmark definition. Raises ConfigError naming the wrong field."""
         if self.parse is not None:
             return self.parse(table)
         section: DataSection = read_section("data", table, self.section)

@@ -1,7 +1,7 @@
 """Read descriptions of embedding tables (name, rows, width) from a user's file: CSV with a header, or a JSON list.
 
-Each caller names the columns that it needs; the file may have all other COLUMNS, too, so that one file describes a
-model to every caller. Imports no torch.
+Each caller of `read_tables` names the columns that it needs; the file may have any other of the COLUMNS, too, so that
+one file describes a model to every caller. Imports no torch.
 """
 
 import csv
@@ -16,7 +16,7 @@ from reference_models.process.errors import DatasetError, did_you_mean
 from reference_models.process.open_file import read_regular
 
 FORMS = (".csv", ".json")
-"""Endings of the names of files that describe embedding tables."""
+"""Endings of the names of files that describe embedding tables: CSV and JSON."""
 MAX_TABLES = 100_000
 _MAX_BYTES, _MAX_NAME, _SHOWN = 16 << 20, 200, 40
 _LIKE = 'Such a file is \'name,rows,width,pooling\' and a line per table, or [{"name": "a", "rows": 1000}, ...].'
@@ -27,8 +27,8 @@ Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class TableFileColumn(NamedTuple):
-    """Valid cells of a column in a file of embedding tables: one of `words`, or a number from `least` to `most`;
-    without either, any text."""
+    """Column of a file that describes embedding tables, by its valid cells: one of `words`, or a number from `least`
+    to `most`; without `words` and `least`, any text."""
 
     least: float | None = None
     most: float = 0.0
@@ -68,7 +68,7 @@ COLUMNS: Mapping[str, TableFileColumn] = {
     "precision": TableFileColumn(words=("fp32", "fp16", "int8", "int4")),
     "zipf_exponent": TableFileColumn(least=0, most=8, is_whole=False),
 }
-"""Valid cells of every column that a file of embedding tables may have, by the column's name."""
+"""Columns that a file of embedding tables may have: the valid cells of each, by the column's name."""
 _ALWAYS = ("name", "rows")
 
 

@@ -1,1 +1,2 @@
-"""Training by several processes (ranks): process group, rendezvous, bytes sent, gradient compression, limits."""
+"""Training by several processes (ranks): process group, rendezvous, counting of bytes sent, compression of gradients,
+and settings that are refused."""

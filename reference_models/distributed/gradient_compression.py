@@ -1,7 +1,8 @@
-"""Compression of dense gradients between ranks: hooks of DistributedDataParallel whose bytes are counted.
+"""Compression of dense gradients between ranks, by communication hooks of DistributedDataParallel, with a count of
+the bytes sent.
 
-`topk` sends a share of each bucket's values, those of largest magnitude, and keeps the rest for the next step
-(error feedback; Stich et al. 2018, "Sparsified SGD with Memory"). The other schemes are PyTorch's own hooks.
+`topk` sends a share of each bucket's values, those of largest magnitude, and keeps the rest for the next step (error
+feedback; Stich et al. 2018, "Sparsified SGD with Memory"). The other schemes are PyTorch's own hooks.
 """
 
 import math
@@ -16,23 +17,24 @@ from reference_models.config.sections import parse_grad_comm
 from reference_models.distributed.traffic import active_counter
 
 POWERSGD_START_STEP = 10
-"""Steps whose gradients are averaged uncompressed before PowerSGD starts, so that it starts from settled
-gradients."""
+"""Number of first steps whose gradients are averaged uncompressed before PowerSGD starts, so that the large changes
+of the first gradients are over."""
 
 
 class TopK:
-    """State of the top-k hook: each parameter's residual, the part of its gradients that was not sent to other ranks
-    yet."""
+    """State of the top-k hook: the residual of each parameter, that is the part of its gradients that was not sent to
+    other ranks yet."""
 
     def __init__(self, density: float, group: dist.ProcessGroup | None = None) -> None:
         self.density, self.group = density, group
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return positions int64 [k] and values [k] of a bucket's gradients to send, and the residual [N] that stays.
+        """Return positions int64 [k] and values [k] of the gradients of a bucket to send, and the residual [N] to
+        keep.
 
-        The sent values and the residual add up exactly to the gradient and the last residual: each value is in one of
-        the two and zero in the other.
+        The values and the new residual add up exactly to the gradient plus the last residual: each number is in one
+        of the two and zero in the other.
         """
         total = bucket.buffer() + self._residual(bucket)
         count = max(1, math.ceil(self.density * total.numel()))
@@ -57,8 +59,8 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Return the mean over ranks of the gradient values that top-k sends, summed in rank order, so that all ranks'
-    bits agree."""
+    """Return a bucket's gradient averaged over ranks, of which each rank sends only the largest values (top-k).
+    Ranks' values are added in rank order, so that all ranks get the same bits."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)
@@ -95,7 +97,7 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
 
 
 def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
-    """Make a model's ranks exchange gradients by the scheme named in `grad_comm`; "dense" is
+    """Make a model's ranks exchange gradients by the compression scheme that `grad_comm` names; "dense" is
     DistributedDataParallel's default exchange.
 
     The hooks have a process group of their own: PowerSGD's later rounds begin in callbacks, at different moments on

@@ -1,8 +1,8 @@
 """Sending of the next batch's ids to the ranks that hold their embedding rows, while the current batch is computed.
 
-The idea is that of TorchRec's TrainPipelineSparseDist, which rewrites a traced model; here the model takes ids that
-have been sent. On GPUs copies and exchanges are on a stream of their own. Results equal those of training without
-sending ahead. The module has not been run on GPUs.
+The idea is that of TorchRec's TrainPipelineSparseDist. That class rewrites a traced model; this module's model
+accepts ids that were sent already. On GPUs copies and exchanges are on a stream of their own. Results equal those of
+training without sending ahead. The module has not been run on GPUs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,14 +33,14 @@ B = TypeVar("B", bound=BatchOfIds)
 
 
 class Turn(NamedTuple, Generic[B]):
-    """Batch to train on, and the batch after it, which is None at the end of an epoch."""
+    """Batch to train on, and the next batch, `following`, which is None at the end of an epoch."""
 
     batch: B
     following: B | None
 
 
 def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
-    """Yield each batch together with the batch after it, which is read before the first of the two is yielded."""
+    """Yield each batch together with the next one. The next batch is read before the pair is yielded."""
     for batch, following in pairwise(chain(batches, (None,))):
         assert batch is not None
         yield Turn(batch, following)
@@ -48,7 +48,8 @@ def with_following(batches: Iterable[B]) -> Iterator[Turn[B]]:
 
 @dataclass(frozen=True, slots=True)
 class SentIds:
-    """Ids that this rank received from all ranks, and TorchRec's context for pooling their embedding rows."""
+    """Ids that this rank received from all ranks, and TorchRec's context (an object) for pooling their embedding
+    rows."""
 
     context: Any
     received: Any
@@ -56,7 +57,8 @@ class SentIds:
 
 @dataclass(slots=True)
 class _OnTheWay(Generic[B]):
-    """Batch whose ids are being sent to other ranks: first the number of ids for each rank, then the ids."""
+    """Batch whose ids are being sent to the ranks that hold their rows: first the number of ids for each rank, then
+    the ids."""
 
     of: B
     here: B
@@ -75,7 +77,8 @@ class InputAhead(Generic[B]):
         self._sent: _OnTheWay[B] | None = None
 
     def start(self, batch: B) -> None:
-        """Copy the next batch to the device and start telling each rank how many ids it will get. Returns at once."""
+        """Copy the next batch to the device and start telling each rank how many ids it will get; return without
+        waiting."""
         with self._on_stream():
             here, context = batch.to(self._device), self._tables.create_context()
             self._sent = _OnTheWay(batch, here, context, self._tables.input_dist(context, here.ids))
@@ -88,10 +91,10 @@ class InputAhead(Generic[B]):
                 self._sent.ids = self._sent.counts.wait()
 
     def take(self, batch: B) -> tuple[torch.Tensor, SentIds, torch.Tensor]:
-        """Return dense features, ids and labels of `batch` on the device; work on the current CUDA stream waits for
-        them.
+        """Return dense features, received ids and labels of `batch` on the device; work on the current CUDA stream
+        waits for them.
 
-        Ids of a batch that was not sent ahead, such as an epoch's first, are sent now.
+        The ids of a batch that was not sent ahead, such as an epoch's first, are sent by this call.
         """
         if self._sent is None or self._sent.of is not batch:
             self.start(batch)

@@ -1,4 +1,4 @@
-"""Descriptions of devices to plan for, which need not exist, and a planner's placement of a model's tables on them.
+"""Descriptions of devices, which need not exist, and a planner's placement of a model's embedding tables on them.
 
 Torch-free.
 """
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from reference_models.config.sections import PLAN
 
 OnProgress = Callable[[int, int], None]
-"""Function that reports a planner's progress: it is called with the number of tables examined, and of all tables."""
+"""Type of functions that report a planner's progress, called with the number of tables examined, and that of all
+tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Devices:
-    """Devices that tables are to be placed on. Bandwidths, in bytes/s, are of memory, within a host, and between
-    hosts."""
+    """Devices on which embedding tables are to be placed. Bandwidths, in bytes/s, are of a device's memory, of links
+    within a host, and of links between hosts."""
 
     num_devices: int
     device_type: str
@@ -26,7 +27,7 @@ class Devices:
     inter_host_bandwidth: float
     intra_host_latency_s: float = 0.0
     inter_host_latency_s: float = 0.0
-    """Latency between hosts: seconds before the first byte of an exchange between their devices arrives."""
+    """Latency between hosts: seconds until the first byte of an exchange between devices of two hosts arrives."""
     reserve: float = 0.0
     """Share of a device's memory kept free of tables, for activations, buffers and the model's dense part."""
 
@@ -43,8 +44,8 @@ def is_outside_devices(kernel: str) -> bool:
 
 
 def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
-    """Return the requested sharding in words; for a plan, the tables by sharding type: "table_wise: table_0,
-    table_2".
+    """Return a sharding as text: the requested one; or, if it is a plan, the tables by sharding type, such as
+    "table_wise: table_0, table_2".
 
     `types` has each table's sharding type by name.
     """
@@ -73,9 +74,10 @@ class TablePlacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceLoad:
-    """A device's load under a placement: bytes of tables, optimizer state and buffers; seconds of lookups per step.
+    """Load of a device under a placement: bytes of tables, optimizer state and buffers, and seconds of lookups per
+    step.
 
-    `host_memory_bytes` are the bytes of its tables in the host's memory, for kernels that store rows there.
+    `host_memory_bytes` are the bytes of the device's tables in the host's memory, for kernels that store rows there.
     """
 
     device: int
@@ -86,10 +88,10 @@ class DeviceLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerEstimate:
-    """A planner's placement of tables, with estimated memory and time; nothing is measured.
+    """Placement of embedding tables by a planner, with estimated memory and time; nothing is measured.
 
-    `step_s` are the slowest device's seconds per step, of embeddings only; `balance` is `step_s` divided by the mean
-    over devices.
+    `step_s` are the seconds per step of the slowest device, of embeddings only; `balance` is `step_s` divided by the
+    mean over devices.
 
     `is_search_cut`: the search ended before all plans were compared.
     """

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class ProcessGroup:
     """Communication among the ranks of torch's default process group.
 
-    Small Python objects are sent over a gloo group of their own, so that control never waits for a GPU's stream, and
-    a barrier names the missing ranks.
+    Small Python objects are sent over a separate gloo group, so that they never wait for a GPU's stream, and a
+    barrier names the missing ranks.
     """
 
     def __init__(self, control: "dist.ProcessGroup", timeout: timedelta) -> None:
@@ -36,7 +36,8 @@ class ProcessGroup:
         return box[0]  # type: ignore[no-any-return]
 
     def barrier(self) -> None:
-        """Wait for all ranks. Raises RuntimeError that names the missing ranks after the timeout."""
+        """Wait for all ranks. Raises RuntimeError that names the missing ranks if some do not come before the
+        timeout."""
         dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
 
     def leave(self) -> None:
@@ -47,7 +48,7 @@ class ProcessGroup:
 def join(meeting: Rendezvous, device: torch.device, timeout_s: float) -> ProcessGroup:
     """Connect the ranks after their rendezvous, each with its own `device`, which becomes current before NCCL starts.
 
-    `timeout_s` limits the wait of any collective call for another rank.
+    `timeout_s` limits, in seconds, how long any collective call waits for another rank.
 
     Raises RuntimeError, here and in every collective call, when a rank is lost.
     """

@@ -1,7 +1,8 @@
-"""Rendezvous of a run's ranks: they find each other, and share notes (a key-value store that all ranks can read).
+"""Rendezvous of a run's ranks: they find each other, and share notes (entries of a key-value store that all ranks can
+read).
 
-The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 serves the
-notes, unless torchrun's launcher does.
+The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 runs the server
+of the store, unless torchrun's launcher does.
 """
 
 import os
@@ -19,7 +20,7 @@ from reference_models.process.errors import ConfigError, DeviceError, WorldError
 
 T = TypeVar("T")
 RENDEZVOUS_TIMEOUT_S = 120.0
-"""Seconds for which ranks wait for one another to join a run."""
+"""Default number of seconds for which ranks wait for one another when a run starts."""
 REPORT_AFTER_S = 5.0
 _POLL_S = 0.1
 _ANSWERS_WITHIN_S = 20.0
@@ -37,22 +38,24 @@ class Rendezvous:
     rank: int
     size: int
     host: str
-    """Words for the server of the ranks' key-value store, in messages: rank 0 or the launcher, with its address."""
+    """Description, for messages, of the server of the ranks' key-value store: rank 0 or the launcher, with its
+    address."""
     is_host: bool
     store: Store
     notes: Store
-    """Key-value store of short notes, over a connection of its own, so that a wait on `store` delays no note."""
+    """Key-value store of short notes among ranks, over a connection of its own, so that no note waits for a call of
+    `store`."""
 
     def note(self, key: str, value: str) -> None:
         self.notes.set(key, value)
 
     def first_note(self, key: str, value: str) -> str:
-        """Write a note (key and value in the ranks' store) unless its key exists; return the first value, equal on
-        all ranks."""
+        """Write a note (key and value in the ranks' store) unless its key exists; return the value written first,
+        which is the same on all ranks."""
         return bytes(self.notes.compare_set(key, "", value)).decode()
 
     def read_note(self, key: str) -> str:
-        """Return the last value of a note (a key in the ranks' store); empty if no rank has written it yet."""
+        """Return the value last written under a key of the ranks' store; empty if no rank has written one yet."""
         return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
 
 
@@ -64,7 +67,8 @@ def rendezvous(
     on_waiting: Callable[[str], None] | None = None,
     gpu: str | None = None,
 ) -> Rendezvous:
-    """Wait until every rank has joined; `on_waiting` is called with a message if that takes more than some seconds.
+    """Wait until every rank has joined; `on_waiting` is called with a message if that takes more than REPORT_AFTER_S
+    seconds.
 
     `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if torchrun's environment variables are missing,
     wrong or of another number of ranks, DeviceError on every rank if two ranks have the same GPU, and WorldError if a
@@ -106,7 +110,7 @@ def rendezvous(
 
 
 class _WaitReporter:
-    """Reporter of a long wait for other ranks: after some seconds it passes on one message, and no further ones."""
+    """Reporter of a long wait for other ranks: it passes on one message, the first after REPORT_AFTER_S seconds."""
 
     def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
         self._on_waiting, self._from_s = on_waiting, time.monotonic() + REPORT_AFTER_S
@@ -162,7 +166,7 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait until the store where the ranks meet (rank 0's or the launcher's) accepts connections; torch's own client
+    """Wait until the server of the ranks' store (rank 0 or the launcher) accepts connections; torch's own client
     would keep trying long after its timeout. Raises TimeoutError after `end_s` of the monotonic clock."""
     while True:
         try:
@@ -193,8 +197,8 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
 
 
 def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
-    """Raise DeviceError on every rank if two ranks have the same GPU; a rank 0 that serves the store raises
-    last."""
+    """Raise DeviceError on every rank if two ranks have the same GPU. If rank 0 runs the store's server, it raises
+    last, since the other ranks read the GPUs' names from the store."""
     first: dict[str, int] = {}
     for rank in range(meeting.size):
         gpu = meeting.read_note(f"gpu/{rank}")
@@ -214,8 +218,8 @@ def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of `call`. Raises TimeoutError after `seconds`, since calls of torch's store may never
-    end."""
+    """Return the result of `call`, such as a call of torch's store, which may never end. Raises TimeoutError if there
+    is no result after `seconds`."""
     results: list[T] = []
     errors: list[BaseException] = []
 

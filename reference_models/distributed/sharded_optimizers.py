@@ -1,5 +1,5 @@
-"""Optimizers of sharded embedding tables: FBGEMM's, fused into the backward pass, and one for tables that every rank
-holds."""
+"""Optimizers of sharded embedding tables: FBGEMM's optimizer, which is fused into the backward pass, and one for
+tables that every rank holds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +13,8 @@ from reference_models.config.sections import TrainConfig
 from reference_models.training.optimizers import SparseAdagrad, adagrad_options
 
 WHOLE_ROWS = 1000
-"""Most rows of a replicated table all of whose rows the optimizer computes; of larger tables it lists the rows that
-changed."""
+"""Maximum number of rows of a replicated table for which the optimizer updates all rows; for a larger table it lists
+the rows that changed, and updates these."""
 _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -34,8 +34,8 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
 
 
 def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
-    """Return the modules of this rank's tables that FBGEMM updates, also those in the lists in which TorchRec holds
-    lookups.
+    """Return the modules of this rank's tables that FBGEMM updates, also those in the Python lists in which TorchRec
+    holds lookups.
 
     A list is no module, so `model.modules()` does not descend into it.
     """
@@ -45,9 +45,9 @@ def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCo
 
 
 class FusedTablesOptimizer:
-    """Optimizer interface of the tables that this rank holds, whose updates FBGEMM runs inside the backward pass.
+    """Optimizer interface for the tables that this rank holds, whose updates FBGEMM runs inside the backward pass.
 
-    If the rank holds no such table, the settings are those that its tables would have had.
+    If the rank holds no such table, the settings are those that the tables would have.
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
@@ -70,7 +70,7 @@ class FusedTablesOptimizer:
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
 
     def _built_rate(self, base: float) -> float:
-        """Return the learning rate that the FBGEMM tables have: `base` itself if the tables hold `base` rounded to 32
+        """Return the learning rate of the FBGEMM tables: `base` itself if the tables' rate is `base` rounded to 32
         bits."""
         found = self._tables[0].get_learning_rate() if self._tables else base
         return base if found == torch.tensor(base, dtype=torch.float32).item() else found
@@ -102,9 +102,10 @@ class FusedTablesOptimizer:
 
 
 class TouchedRowsAdagrad(SparseAdagrad):
-    """SparseAdagrad for tables with dense gradients, such as tables on every rank, whose gradients are averaged.
+    """Variant of SparseAdagrad for tables with dense gradients, such as tables on every rank, whose gradients are
+    averaged.
 
-    All rows of a small table are computed, since listing the touched rows would make the host wait for a GPU.
+    All rows of a small table are updated, since listing the touched rows would make the host wait for a GPU.
     """
 
     update_rule = SparseAdagrad.update_rule

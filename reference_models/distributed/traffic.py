@@ -1,4 +1,4 @@
-"""Traffic between ranks: bytes and seconds of a training step's collective calls by content, and the links'
+"""Traffic between ranks: bytes and seconds of a training step's collective calls, by content, and the links'
 bandwidth.
 
 Bytes are those that a rank sends to others, computed from the tensors of each call by the algorithm's formula;
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Carries(StrEnum):
-    """Content of a collective call between ranks, in training or evaluation."""
+    """Content that a collective call between ranks carries, in training or evaluation."""
 
     INPUT = "input_redistribution"
     """Ids of embedding rows, and how many there are, sent to the ranks that hold the rows."""
@@ -59,8 +59,8 @@ _FEWEST, _MOST = 2, 50
 
 
 def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
-    """Return the bytes that `rank` sends in the torch.distributed operator `name` (c10d); 0 for operators without
-    data."""
+    """Return the bytes that `rank` sends in a call of torch.distributed's operator `name` (c10d); 0 for operators
+    that send none."""
     if name == "alltoall_base_":
         given, splits = args[1], args[4]
         total = _num_bytes([given])
@@ -102,9 +102,9 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device is
     synchronised before each time stamp, and work before a call is not counted as the call's.
 
-    The content follows from the call: averages are of dense gradients, only evaluation gathers to one rank, whole
-    numbers are ids in the forward pass and parts of sparse gradients in the backward pass; the context manager
-    `during` sets the pass.
+    The content of a call follows from its operator and type: averages are of dense gradients, only evaluation gathers
+    to one rank, whole numbers are ids in the forward pass and parts of sparse gradients in the backward pass; the
+    context manager `during` sets the pass.
     """
 
     def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
@@ -140,10 +140,11 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
-        """Wait for an exchange of dense gradients that no dispatch mode sees, and count the bytes that it reports.
+        """Wait for an exchange of dense gradients that no dispatch mode sees, and count the bytes that the exchange
+        reports.
 
-        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they
-        may begin in this thread or in a thread of the group, where no mode sees them.
+        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may begin
+        in this thread or in a thread of the group, where no mode sees them.
         """
         started_s = now_s(self._device)
         with _disable_current_modes():
@@ -165,7 +166,8 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def now_s(device: torch.device) -> float:
-    """Return the time, in seconds of a monotonic clock, after `device` has finished all work."""
+    """Return the time, in seconds of a monotonic clock, when `device` has finished all its work, which is waited
+    for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -184,8 +186,8 @@ def _first(args: Any) -> torch.Tensor:
 
 
 def _wait(result: Any) -> None:
-    """Wait until the collective call with the result `result` has ended: wait for every work object of torch in the
-    result."""
+    """Wait until the collective call that returned `result` has ended: wait for every work object of torch in
+    `result`."""
     parts = result if isinstance(result, tuple | list) else (result,)
     for part in parts:
         wait: Callable[[], Any] | None = getattr(part, "wait", None)
@@ -194,8 +196,8 @@ def _wait(result: Any) -> None:
 
 
 class TrafficTimes(NamedTuple):
-    """Seconds of a plain training step, and the seconds that a rank waits for collective calls in the next step, in
-    which they are counted."""
+    """Seconds of a training step without counting, and the seconds that a rank waits for each kind of collective call
+    in the next step, in which calls are counted."""
 
     step_s: float
     all_to_all_s: float
@@ -203,7 +205,7 @@ class TrafficTimes(NamedTuple):
 
 
 def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
-    """Return the medians of a rank's step time and waiting times over all rounds, so that one slow step has no
+    """Return the medians, over all rounds, of a rank's step time and waiting times, so that one slow step has no
     influence."""
     return TrafficTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
 
@@ -211,8 +213,8 @@ def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
 def computing_s(times: TrafficTimes) -> float | None:
     """Return the seconds of a training step that are not spent in collective calls, 0 or more.
 
-    None where the calls, timed without overlap, take longer than the step: calls that overlap with computing are most
-    of the step, or the machine is noisy.
+    Returns None if the calls, timed without overlap, take longer than the step: calls that overlap with computing are
+    most of the step, or the machine is noisy.
     """
     left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
     return left_s if left_s >= 0.0 else None
@@ -227,12 +229,12 @@ def gather_traffic(
     bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Traffic:
-    """Return the traffic of all ranks, on every rank: bytes per step and evaluation, and a step's times, by content.
+    """Return the traffic of all ranks, on every rank: bytes per step and evaluation, by content, and a step's times.
 
-    `steps` is the counter that counted one training step per round, `evaluation` that of an evaluation. The time of
-    a kind of call is the mean of the ranks' medians; every call is waited for at once, so that it includes waiting
-    for slower ranks, and no overlap. `placement` is copied to the result. Without `evaluation` the bytes of an
-    evaluation are None: not counted.
+    `steps` is the counter that counted one training step per round, `evaluation` the counter of one evaluation;
+    without it the bytes of an evaluation are None. The time of a kind of call is the mean of the ranks' medians;
+    every call is waited for at once, so that its time includes waiting for slower ranks, and no call overlaps with
+    computing. `placement` is copied to the result.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
@@ -298,8 +300,8 @@ def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] |
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
-    """Return the seconds in which `message` goes `number` times from rank 0 to the last rank and back; valid on rank
-    0."""
+    """Return the seconds in which `message` goes `number` times from rank 0 to the last rank and back, as rank 0
+    measures them; other ranks' results do not count."""
     last = world.size - 1
     world.barrier()
     started_s = now_s(message.device)

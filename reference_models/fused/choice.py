@@ -1,4 +1,4 @@
-"""Choice of the kernels that compute a training step's matrix products, by timing them on a CPU. Torch-free.
+"""Choice of a kernel for each matrix product of a training step, made by timing the kernels on a CPU. Torch-free.
 
 A choice is made once, by timing (`reference_models.fused.timing`), and is part of a run's configuration from then on:
 with the same choice a run repeats bit for bit. Products that a choice does not list are computed by torch.mm.
@@ -19,12 +19,12 @@ gradient dW = dy' x."""
 Precision = Literal["fp32", "bf16"]
 """Precision of the operands of a matrix product."""
 Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed", "openblas"]
-"""Form of a matrix product: the kernel that computes it. `mm`: torch.mm (MKL in fp32, oneDNN in bf16). `onednn`:
-oneDNN's linear operator, which fuses bias and ReLU. `openblas`: the OpenBLAS that numpy brings, called by compiled
-passes. `_transposed`: the transposed result is computed, then copied. `_copied`: an operand is copied into rows
-first."""
+"""Form of a matrix product: the kernel that computes the product. `mm`: torch.mm (MKL in fp32, oneDNN in bf16).
+`onednn`: oneDNN's linear operator, which fuses bias and ReLU. `openblas`: the OpenBLAS that comes with numpy, called
+by this package's compiled C functions. With `_transposed` the transposed result is computed, then copied; with
+`_copied` an operand is first copied, so that its rows are contiguous."""
 DEFAULT_FORM: Form = "mm"
-"""Form (kernel) that can compute every matrix product, in every type and on every device."""
+"""Default form (kernel) of matrix products, which can compute every product, in every type and on every device."""
 
 _Size = Annotated[int, Meta(ge=1, le=2**40)]
 _Name = Annotated[str, Meta(max_length=200)]
@@ -36,7 +36,8 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class MatmulProduct(_Value, frozen=True, kw_only=True):
-    """Matrix product of a training step, with all properties that may decide which kernel computes it fastest."""
+    """Matrix product of a training step, with all properties that may decide which kernel computes the product
+    fastest."""
 
     kind: Kind
     num_samples: _Size
@@ -72,15 +73,16 @@ class MatmulProduct(_Value, frozen=True, kw_only=True):
 
 
 class ChosenProduct(_Value, frozen=True, kw_only=True):
-    """Matrix product, the form (kernel) chosen for it, and the least seconds of every form that was timed."""
+    """Matrix product, the form (kernel) chosen for it, and the seconds of a call by each form that was timed, the
+    least of several timings."""
 
     product: MatmulProduct
     form: Form
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
     def without(self, missing: Collection[Form]) -> Form:
-        """Return the form (kernel) chosen for the product; if that form is among `missing`, the fastest other form
-        that was timed.
+        """Return the form (kernel) chosen for the product; if that form is among `missing`, the forms that this
+        machine lacks, return the fastest other form that was timed.
 
         Returns the default form, torch.mm, if no other was timed.
         """
@@ -90,8 +92,8 @@ class ChosenProduct(_Value, frozen=True, kw_only=True):
 
 
 class MatmulChoice(_Value, frozen=True, kw_only=True):
-    """Chosen forms (kernels) of a step's matrix products, with the CPU, threads and torch version they were timed
-    with."""
+    """Forms (kernels) chosen for a step's matrix products, and the CPU, number of threads and torch version of the
+    timings."""
 
     num_threads: _Size
     precision: Precision
@@ -101,7 +103,8 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of the matrix products and their forms in any order; the measured times are left out."""
+        """Return the sha256 of the matrix products and the forms chosen for them, in any order; timings are left
+        out."""
         forms = sorted(
             msgspec.json.encode((chosen.product, chosen.form), order="deterministic") for chosen in self.products
         )
@@ -110,20 +113,24 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
     def forms(self, missing: Collection[Form] = ()) -> dict[MatmulProduct, Form]:
         """Return the chosen form (kernel) of each matrix product.
 
-        A chosen form that is among `missing` is replaced by the fastest other form that was timed, else by torch.mm.
+        A chosen form that is among `missing`, the forms that this machine lacks, is replaced by the fastest other
+        form that was timed, else by torch.mm.
         """
         return {chosen.product: chosen.without(missing) for chosen in self.products}
 
 
 @runtime_checkable
 class ChoosesMatmul(Protocol):
-    """Workload whose matrix products can each be computed by several kernels (forms), chosen by timing."""
+    """Protocol of a workload whose matrix products can each be computed by several kernels (forms), chosen by
+    timing."""
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time every matrix product of step and evaluation by every available kernel (form); call it after `build`.
+        """Time every matrix product of training step and evaluation by every available kernel (form), and return the
+        fastest kernels; call it after `build`.
 
-        The threads are those that torch has now. A form of `previous` is replaced only by one that is 5 % faster.
-        Weights, optimizer, generators and what the workload computes afterwards are not changed.
+        Timings use torch's present number of threads. A form of `previous`, an earlier choice, is replaced only by
+        one that is 5 % faster. Weights, optimizer, generators and what the workload computes afterwards are not
+        changed.
         """
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
@@ -132,9 +139,9 @@ class ChoosesMatmul(Protocol):
 
 
 def convert_choice(content: Mapping[str, Any], place: str) -> MatmulChoice:
-    """Return a choice of matrix products' kernels from an untrusted JSON object.
+    """Convert an untrusted JSON object to a choice of kernels for matrix products.
 
-    Raises ConfigError that names `place`, the member and what was expected.
+    Raises ConfigError that names `place` (where the object is from), the wrong member and what was expected.
     """
     try:
         choice = msgspec.convert(content, MatmulChoice)

@@ -1,8 +1,8 @@
-"""A step's work around its matrix products as functions in C, compiled where the machine has a C compiler.
+"""C functions for a training step's work around its matrix products, compiled where the machine has a C compiler.
 
 The functions are compiled once for each processor and compiler, into a folder that is this user's alone.
-`sorted_update.c` reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over
-memory of what takes torch's operators several passes (biases, ReLU and their gradients, cross layers, dot products of
+`sorted_update.c` reads bags, sorts rows, and updates each row in one pass. `dense_passes.c` does in one pass over
+memory what takes torch's operators several passes (biases, ReLU and their gradients, cross layers, dot products of
 pairs, Adagrad), and lets numpy's OpenBLAS multiply matrices on torch's threads. Sums, except OpenBLAS's, are the same
 for any number of threads.
 """
@@ -27,12 +27,13 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 WIDTHS = (16, 32, 64, 128)
-"""Row widths for which the table and dot-product functions are compiled, so that a row's sum stays in registers."""
+"""Widths (numbers of columns) of embedding rows for which the compiled functions exist that read and update tables
+and compute dot products. With a fixed width a row's sum stays in registers."""
 MAX_FEATURES = 64
-"""Most vectors per sample for which the compiled function computes the dot products of all pairs."""
+"""Maximum number of vectors per sample for which the compiled function computes the dot products of all pairs."""
 ROWS = 64
-"""Samples of a block: threads add up gradients within each block, then the blocks' sums are added up. A step takes as
-long with 256 samples per block (Intel Xeon, family 6 model 207)."""
+"""Number of samples of a block: threads add up gradients within each block, then the blocks' sums are added up. A
+step takes as long with 256 samples per block (Intel Xeon, family 6 model 207)."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
 _COMPILE_S = 60.0
@@ -56,25 +57,27 @@ _ARGUMENTS = {
 
 
 class TableLayout(NamedTuple):
-    """Place of each table's rows in the merged weight (the rows of all tables), and the table of each lookup of a
-    sample."""
+    """Layout of the merged weight (one tensor of the rows of all tables): which rows are a table's, and which table
+    each lookup of a sample is in."""
 
     starts: torch.Tensor
-    """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1; bag 0, the
-    dense vector's place, is empty."""
+    """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1. Bag 0 is
+    empty: it keeps the place of the dense vector."""
     shifts: torch.Tensor
-    """Number of each table's first row in the merged weight (all tables' rows): int64 [tables]."""
+    """Row number, in the merged weight (one tensor of all tables' rows), of each table's first row: int64
+    [tables]."""
     num_rows: torch.Tensor
     """Number of rows of each table: int64 [tables]."""
     lookup_shifts: torch.Tensor
-    """First row of the table of each of a sample's H lookups, in the merged weight of all tables: int64 [H]."""
+    """Row number, in the merged weight (one tensor of all tables' rows), of the first row of the table of each of a
+    sample's H lookups: int64 [H]."""
     lookup_limits: torch.Tensor
     """Number of rows of the table of each of a sample's H lookups: int64 [H]."""
 
 
 class CPUKernels:
-    """Functions compiled from the C files. Tensors are float32, contiguous and on a CPU unless a docstring says
-    otherwise."""
+    """Functions compiled from this package's C files. Tensors are float32, contiguous and on a CPU unless a docstring
+    says otherwise."""
 
     def __init__(self, library: Path) -> None:
         self._sgemm = find_sgemm()
@@ -86,8 +89,8 @@ class CPUKernels:
             self._call[name] = function
 
     def sort(self, ids: torch.Tensor, tables: "TableLayout", scratch: torch.Tensor) -> torch.Tensor:
-        """Sort the lookups of int64 ids [B, H] by table row, stably; return int32 [B * H, 2]: each lookup's table
-        row, and its bag, numbered through all B samples.
+        """Sort the lookups of int64 ids [B, H] by table row, stably. Return int32 [B * H, 2]: the table row of each
+        lookup, and the lookup's bag, numbered through all B samples.
 
         The result is in `scratch` int32 [5, B * H]. The ids must have been checked by `read`.
         """
@@ -104,7 +107,8 @@ class CPUKernels:
         lr: float,
         eps: float,
     ) -> None:
-        """Update tables in place: `weight` [R, d], d one of `WIDTHS`, and optimizer `state` ([R, d], [R, 1] or None).
+        """Update tables in place: `weight` [R, d], where d is one of `WIDTHS`, and the optimizer's `state`: [R, d]
+        for Adagrad, [R, 1] for row-wise Adagrad, None for SGD.
 
         `ordered` is the result of `sort`; `gradients` [B * bags, d] are the gradients of the bags' sums.
         """
@@ -114,7 +118,7 @@ class CPUKernels:
         self._call["update_rows"](*pointers, *sizes, lr, eps, torch.get_num_threads())
 
     def read(self, ids: torch.Tensor, tables: "TableLayout", weight: torch.Tensor) -> torch.Tensor:
-        """Return sums of bags [B, bags, d] of the rows of `weight` [R, d] that int64 ids [B, H] name.
+        """Return the sums of bags [B, bags, d]: of those rows of `weight` [R, d] that the int64 ids [B, H] name.
 
         d is one of `WIDTHS`. Raises IndexError for an id beyond its table's rows.
         """
@@ -135,8 +139,8 @@ class CPUKernels:
         return y
 
     def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
-        """Set dy [n, m], the gradient of ReLU's result y, to zero in place where y is not positive. Without ReLU y is
-        None, and dy stays.
+        """Set dy [n, m], the gradient of ReLU's result y, to zero in place where y is not positive; leave dy as it is
+        if y is None, for a layer without ReLU.
 
         Returns the sums [m] of dy over the n samples if `sums`, else None.
         """
@@ -146,8 +150,8 @@ class CPUKernels:
         return None if total is None else total[0]
 
     def cross(self, x: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return the cross layer x + x_0 (z + bias) [n, m], element by element; x, x_0 and z are [n, m], `bias` is
-        [m]."""
+        """Return the result [n, m] of the cross layer x + x_0 (z + bias), element by element; x, x_0 and z are [n,
+        m], `bias` is [m]."""
         y = torch.empty_like(x)
         self._call["cross"](*_at(x, x_0, z, bias, y), *x.shape, torch.get_num_threads())
         return y
@@ -156,11 +160,11 @@ class CPUKernels:
         self, dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor, dx_0: torch.Tensor, *,
         adds: bool, adds_dy: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Write the gradients of the cross layer x + x_0 (z + bias), given its result's gradient dy [n, m]: that of
-        x_0 to `dx_0`, that of z over z; return the gradient of the bias [m].
+        """Compute the gradients of the cross layer x + x_0 (z + bias), given dy [n, m], the gradient of the layer's
+        result.
 
-        The gradient of x_0, dy (z + bias), is written to `dx_0`, or added to it if `adds`; with `adds_dy`, dy itself
-        (the gradient of x) is added, too.
+        The gradient of z is written over z; that of the bias [m] is returned. The gradient of x_0, dy (z + bias), is
+        written to `dx_0`, or added to it if `adds`; with `adds_dy`, dy itself (the gradient of x) is added, too.
         """
         sums = _sums_of(dy)
         pointers, sizes = _at(dy, x_0, z, bias, dx_0, sums), (adds, adds_dy, *dy.shape)
@@ -176,8 +180,8 @@ class CPUKernels:
         self._call["adagrad"](*_at(value, squares, gradient), *numbers)
 
     def dot(self, features: torch.Tensor, y: torch.Tensor) -> None:
-        """Write the first of F vectors [n, F, d], then the dot products of all pairs, to y [n, width], from column 0
-        on.
+        """Write the first of each sample's F vectors [n, F, d], then the dot products of all pairs of them, to y [n,
+        width], from column 0 on.
 
         d is one of `WIDTHS`, F at most `MAX_FEATURES`; pairs are those of the lower triangle, row by row.
         """
@@ -195,8 +199,8 @@ class CPUKernels:
         return self._sgemm is not None
 
     def multiply(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, adds: bool = False) -> torch.Tensor:
-        """Write the product a b of [m, k] and [k, n] to `out` [m, n] by OpenBLAS, or with `adds` add it; return
-        `out`.
+        """Write the matrix product of `a` [m, k] and `b` [k, n] to `out` [m, n] by OpenBLAS, or with `adds` add it to
+        `out`; return `out`.
 
         The operands may be stored by rows or by columns.
         """
@@ -208,15 +212,15 @@ class CPUKernels:
 
 
 def _sums_of(values: torch.Tensor) -> torch.Tensor:
-    """Allocate memory [1 + blocks, m] for sums over the n samples of `values` [n, m]: row 0 for the sums over all
+    """Allocate memory [1 + blocks, m] for sums over the n samples of `values` [n, m]: row 0 is for the sums over all
     samples, each further row for the sums over a block of `ROWS` samples."""
     num_samples, width = values.shape
     return values.new_empty(1 - (-num_samples // ROWS), width)
 
 
 def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
-    """Return a matrix (copied if neither its rows nor its columns are contiguous), whether it is stored by columns,
-    and its leading dimension (stride of its rows, or columns)."""
+    """Return `matrix` (copied if neither its rows nor its columns are contiguous), whether it is stored by columns,
+    and its leading dimension (the stride of its rows, or of its columns)."""
     for turns, line in ((False, 1), (True, 0)):
         if matrix.stride(line) == 1 and matrix.stride(1 - line) >= matrix.shape[line]:
             return matrix, turns, matrix.stride(1 - line)
@@ -249,7 +253,8 @@ def _at(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def find_cpu_kernels() -> CPUKernels | str:
-    """Return the functions of the C files, compiled now or earlier; if that is impossible, a line with the reason.
+    """Return the functions of this package's C files, compiled now or earlier; if they cannot be compiled, a line
+    with the reason.
 
     The environment variable CC names the compiler, by default cc, gcc or clang; CC=false turns compiling off.
     """
@@ -270,10 +275,11 @@ def find_cpu_kernels() -> CPUKernels | str:
 
 
 def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
-    """Load the compiled C functions from `folder`, compiled first if missing; the file's name ends in its digest.
+    """Load the compiled C functions from `folder`, compiling them first if they are missing; the file's name ends in
+    its digest.
 
-    A truncated library would end the process by a signal, so a file whose digest differs is compiled again.
-    Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
+    A truncated library would end the process by a signal, so a file whose digest differs is compiled again. Raises
+    OSError, AttributeError, CalledProcessError, TimeoutExpired.
     """
     for library in sorted(folder.glob(f"{name}-*.so")):
         with suppress(OSError, AttributeError, DatasetError):

@@ -1,9 +1,9 @@
-"""Kernels for the work around matrix products of a step captured in a CUDA graph: sums of bags, and gradients of
-cross layers.
+"""Triton kernels for the work around the matrix products of a step that is captured in a CUDA graph: sums of bags,
+and gradients of cross layers.
 
-Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, have Triton kernels
-(`reference_models.fused.triton_dense`). Their plain forms are `MergedEmbedding.read` without kernels, and
-`plain_cross_gradients`.
+Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, launch the kernels
+(`reference_models.fused.triton_dense`). The same is computed by torch's own operators in `MergedEmbedding.read`
+without kernels, and in `plain_cross_gradients`.
 """
 
 import torch
@@ -25,7 +25,7 @@ def _launch_read(
 def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, tile: int) -> None:
     """Raise ValueError for shapes or types that `read_bags` (sums of table rows) does not support.
 
-    On fake tensors (shapes without data) the operator does only this check.
+    For fake tensors (shapes without data) the operator does this check and nothing else.
     """
     num_samples, num_bags, dim = out.shape
     is_right = (
@@ -61,7 +61,7 @@ def _check_cross(
 ) -> None:  # fmt: skip
     """Raise ValueError for shapes or types that `cross_gradients` (of a cross layer) does not support.
 
-    On fake tensors (shapes without data) the operator does only this check.
+    For fake tensors (shapes without data) the operator does this check and nothing else.
     """
     same = (dy, x_0, z, dx_0)
     is_right = (
@@ -123,12 +123,12 @@ def cross_gradients(
     adds: bool,
     sizes: KernelSizes | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the gradients of a cross layer y = x_0 * z + x, given dy: that of x_0, dy z [B, N], and that of the bias
-    in z, the sums [N] of dy x_0 over the samples.
+    """Return two gradients of a cross layer y = x_0 * z + x, given the gradient dy of y: the gradient of x_0, dy z
+    [B, N], and that of the bias in z, the sums [N] of dy x_0 over the samples.
 
     The gradient of x_0 is written to `dx_0`, or added to it if `adds`; to new memory where `dx_0` is None. `z` is
     overwritten by its gradient, dy x_0. dy, x_0, z and dx_0 have one type, float32 or bfloat16; computing is in
-    float32. `sizes` are by default `choose_sizes`' for the samples and columns.
+    float32. `sizes` are by default those that `choose_sizes` returns for the samples and columns.
     """
     num_samples, num_columns = dy.shape
     if sizes is None:
@@ -144,12 +144,13 @@ def cross_gradients(
 def plain_cross_gradients(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a cross layer's gradients as `cross_gradients` does, but by torch's operators, which round products to a
-    narrow type before they are summed."""
+    """Return a cross layer's gradients as `cross_gradients` does, but by torch's operators, which round products to
+    the tensors' type, such as bfloat16, before they are summed."""
     dx_0 = dx_0.addcmul_(dy, z) if adds and dx_0 is not None else torch.mul(dy, z, out=dx_0)
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
 
 
 def num_parts(num_samples: int, samples: int) -> int:
-    """Return the number of kernel programs that share the samples of a column; each writes a partial sum."""
+    """Return the number of kernel programs that share the samples of a column, `samples` each; each writes a partial
+    sum."""
     return -(-num_samples // samples)

@@ -1,6 +1,7 @@
-"""Dense weights for hand-written passes: laid out for speed, updated one by one while their gradient is in the cache.
+"""Dense weights for hand-written passes: laid out for speed, and each updated while its gradient is in the cache.
 
-The weights' module and optimizer keep them as views, so that both `state_dict`s equal those of the reference.
+The model's module and the optimizer hold views of these weights, so that the `state_dict` of both equals that of the
+reference implementation.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from torch import nn
 from reference_models.fused.cpu_kernels import CPUKernels
 
 PADDING = 16
-"""Padding unit: inner dimensions of matrix products are padded to its multiples, since some libraries are slow at odd
+"""Number to whose multiples the inner dimensions of matrix products are padded, since some libraries are slow at odd
 leading dimensions. On an AMD EPYC (family 25 model 1) paddings of 1, 8, 16 and 32 were within 2 % of one another, in
 the steps of `dlrm_small` and of the DLRM paper's configuration; on an Intel Xeon (family 6 model 207) 32 takes 2 %
 longer in the paper's configuration, and 8 pads to the same widths as 16."""
@@ -21,9 +22,10 @@ longer in the paper's configuration, and 8 pads to the same widths as 16."""
 
 @dataclass(frozen=True, slots=True)
 class DenseParameter:
-    """Dense weight and, with Adagrad, its sum of squared gradients, both of one shape and contiguous.
+    """Dense weight and, with Adagrad, the sum of its squared gradients, both of one shape and contiguous.
 
-    Where matrix products are of a narrower type, `narrow` is the weight in that type, written with every update.
+    Where matrix products are of a narrower type, `narrow` is a copy of the weight in that type, written with every
+    update.
     """
 
     value: torch.Tensor
@@ -32,11 +34,13 @@ class DenseParameter:
 
     @property
     def operand(self) -> torch.Tensor:
-        """Weight as matrix products read it: `narrow` (in their type) if there is one, else the float32 weight."""
+        """Weight as matrix products read it: the copy `narrow` in their type if there is one, else the float32
+        weight."""
         return self.value if self.narrow is None else self.narrow
 
     def update(self, gradient: torch.Tensor, lr: float, eps: float, cpu_kernels: CPUKernels | None = None) -> None:
-        """Update the weight as Adagrad, squares += g^2, value -= lr * g / (sqrt(squares) + eps), or as SGD by lr * g.
+        """Update the weight by Adagrad: squares += g^2, value -= lr * g / (sqrt(squares) + eps); or by SGD: value -=
+        lr * g.
 
         The gradient may be of the narrower type; sums and weight are not.
         """
@@ -60,14 +64,15 @@ class DenseParameter:
 
 
 Apply = Callable[[DenseParameter, torch.Tensor], None]
-"""Function that the backward pass calls with a weight and its gradient, after the last use of that weight."""
+"""Type of functions that the backward pass calls with a weight and its gradient, after the last use of that
+weight."""
 
 Gradient = tuple[DenseParameter, torch.Tensor]
-"""Dense weight and its gradient of one backward pass."""
+"""Dense weight and the gradient that a backward pass computed for it."""
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:
-    """Update an optimizer's dense weights as `DenseParameter.update` does, by a few operators for all together.
+    """Update an optimizer's dense weights as `DenseParameter.update` does, but all together by a few operators.
 
     The learning rate is in a tensor, which may change after the operators were captured in a CUDA graph. Gradients
     may be overwritten.
@@ -94,16 +99,17 @@ def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float)
 
 
 _FIRST_STEP = torch.ones(())
-"""Step number given to torch's fused Adagrad, which needs it only for a learning rate decay, not used here."""
+"""Step number passed to torch's fused Adagrad, which needs it only for a learning rate decay; there is none here."""
 
 
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool, dtype: torch.dtype | None = None
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Take over a layer's weight and bias; with `pads` as one weight [out, padded in], the bias in column `in`.
+    """Take over a linear layer's weight and bias for hand-written passes; with `pads` as one weight [out, padded in],
+    which has the bias in column `in`.
 
-    With inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for the bias's
-    gradient. Products are computed in `dtype`, if it is given.
+    If inputs hold a one in column `in`, a padded weight needs neither an addition of the bias nor a sum for the
+    bias's gradient. Matrix products are computed in `dtype`, if it is given.
     """
     if not pads:
         return adopt(linear.weight, optimizer, dtype=dtype), adopt(linear.bias, optimizer, dtype=dtype)
@@ -122,9 +128,10 @@ def adopt(
     transposes: bool = False,
     dtype: torch.dtype | None = None,
 ) -> DenseParameter:
-    """Take over a module's weight in place, or a weight [out, in] transposed to [in, out], for hand-written passes.
+    """Take over a module's weight for hand-written passes: in place, or with `transposes` a weight [out, in] as [in,
+    out].
 
-    Matrix products compute in `dtype`, if it is given.
+    Matrix products are computed in `dtype`, if it is given.
     """
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
@@ -172,7 +179,8 @@ def _move(
     optimizer: torch.optim.Optimizer,
     view: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """Copy a weight and its optimizer state into new storage, and make the originals views of that storage."""
+    """Copy a weight and its optimizer state into the storage of `parameter`, and make the originals views of that
+    storage."""
     view(parameter.value).copy_(source.detach())
     source.data = view(parameter.value)
     if parameter.squares is not None:

@@ -1,4 +1,5 @@
-"""Interactions (dot products, cross layers, concatenation) with hand-written forward and backward passes.
+"""Interactions (dot products, cross layers, concatenation) of a sample's vectors, with hand-written forward and
+backward passes.
 
 Each interaction maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A
 gradient that is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during
@@ -34,12 +35,13 @@ class InteractionPass(Protocol):
 class FusedInteraction:
     """Weights of an interaction of vectors, shared by the forward and backward passes for all batch sizes.
 
-    `over(num_samples, matmuls, trains=...)` makes a pass, whose products with weights `matmuls` makes.
+    `over(num_samples, matmuls, trains=...)` makes a pass for batches of `num_samples`, whose products with weights
+    `matmuls` makes.
     """
 
     over: Callable[..., InteractionPass]
     pads_output: bool
-    """Whether the interaction's output has columns for the next layer's bias and padding."""
+    """Whether the interaction's output has extra columns: the input of the next layer's bias, a one, and padding."""
 
 
 def fuse_interaction(
@@ -49,7 +51,8 @@ def fuse_interaction(
     optimizer: torch.optim.Optimizer,
     matmuls: Matmuls,
 ) -> FusedInteraction:
-    """Return the hand-written form of an interaction; `like` has the width, type and device of its vectors."""
+    """Return the hand-written form of an interaction; `like` is a tensor with the width, type and device of its
+    vectors."""
     dtype = matmuls.dtype or like.dtype
     if isinstance(interaction, DotInteraction):
         return FusedInteraction(partial(DotPass, _Pairs(num_features, like), dtype), pads_output=True)
@@ -83,14 +86,15 @@ class _Pairs:
 
 
 class DotPass:
-    """Dot interaction: the dense vector, the dot products of all pairs of vectors, and padding, in one buffer.
+    """Forward and backward pass of the dot interaction, which writes the dense vector, the dot products of all pairs
+    of vectors, and padding into one buffer.
 
     The products always have the features' type: they are few, and selecting pairs is slow in narrow types.
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Allocate the pass's buffers; `matmuls` decides only whether compiled functions compute the products of
-        pairs."""
+        """Allocate the pass's buffers. `matmuls` decides nothing but whether compiled functions compute the products
+        of pairs."""
         self._dot, dim = dot, dot.like.shape[1]
         is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
         self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
@@ -128,10 +132,11 @@ class DotPass:
 
 
 class CatPass:
-    """Interaction without products: the vectors' concatenation, a view of the features, which lie side by side."""
+    """Forward and backward pass of the interaction without products: the vectors' concatenation, a view of the
+    features."""
 
     def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Store the output's type only: concatenation needs no buffer and no matrix product."""
+        """Store only the output's type, `dtype`: concatenation needs no buffer and no matrix product."""
         self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -210,8 +215,8 @@ class _CrossLayer:
         """Return a cross layer's gradient of x, which may be written over `dy`, and the gradient of x_0, to which
         this layer's part is added.
 
-        `dx_0` is the memory of the gradient of x_0; None if no memory is allocated yet. The layer that `ends` the
-        backward pass may return the sum of both gradients instead, and None.
+        `dx_0` is the memory of the gradient of x_0; None if no memory is allocated yet. The last layer of the
+        backward pass (`ends`) may return the sum of both gradients as the first, and None as the second.
         """
         dz = self._z
         if self._cpu_kernels is not None:

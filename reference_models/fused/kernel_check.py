@@ -25,20 +25,22 @@ from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 _NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
-"""Largest distance of a row's change by a kernel from its change by torch's operators, relative to the change's size.
+"""Largest distance of a row's change by a kernel from its change by torch's operators, relative to the size of the
+change, that rounding explains.
 
 A sum of n numbers of random signs is off by at most n u of itself where each addition is rounded by u = 2^-24 of the
-partial sum, in the worst order and always to the same side: 4e-5 for the 640 numbers of the longest sum here, and
-twice that for two forms. Errors are larger: an estimated square root or quotient is off by 2^-12, an operand in TF32
-by 2^-11."""
+partial sum, in the worst order and always to the same side: 4e-5 for the 640 numbers of the longest sum of the
+check's example, and twice that if both the kernel's sum and torch's are off. Errors of a kernel are larger: an
+estimated square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
+"""
 
 
 def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch.dtype = torch.float32) -> str | None:
-    """Return why Triton's kernels cannot update tables of width `dim` on `device`, in a line; None where they can.
+    """Return why Triton's kernels cannot update tables of width `dim` on `device`, in one line; None where they can.
 
-    Reasons are a missing Triton, a missing compiler, or an example with gradients of `dtype`, and 0, 1 or `dim` sums
-    of squares per row, whose numbers differ from those of torch's operators. The check compiles the kernels, into the
-    folder of `keep_compiled_kernels`.
+    Reasons are a missing Triton, a missing compiler, or an example whose numbers differ from those of torch's
+    operators; it has gradients of `dtype`, and `state_size` (0, 1 or `dim`) sums of squares per row. The check
+    compiles the kernels, into the folder of `keep_compiled_kernels`.
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
@@ -57,11 +59,11 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 
 def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
-    """Return the compiled functions of a training step on a CPU, for tables of width `dim`; else a line with the
-    reason.
+    """Return the compiled functions of a training step on a CPU, for tables of width `dim`; if they cannot be used, a
+    line with the reason.
 
-    Reasons are a missing compiler, or an example, with 0, 1 or `dim` sums of squares per row, whose numbers differ
-    from those of torch's operators.
+    Reasons are a missing compiler, or an example, with `state_size` (0, 1 or `dim`) sums of squares per row, whose
+    numbers differ from those of torch's operators.
     """
     kernels = find_cpu_kernels()
     if isinstance(kernels, str):
@@ -77,7 +79,8 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
 
 @contextmanager
 def _nothing_left_in_memory() -> Iterator[None]:
-    """Fill new tensors with NaN while inside, so that no kernel succeeds by numbers that an earlier example left.
+    """Fill new tensors with NaN while inside, so that no kernel passes the check by numbers that an earlier example
+    left in memory.
 
     See "torch.utils.deterministic.fill_uninitialized_memory" in PyTorch's documentation.
     """
@@ -96,10 +99,10 @@ class ChangedValues(NamedTuple):
     before: torch.Tensor
 
     def distance(self, plain: "ChangedValues") -> torch.Tensor:
-        """Return the largest difference of a row's change from the same change by torch's operators, relative to
-        rounding.
+        """Return the largest ratio, over rows, of the difference between this row's change and the same change by
+        torch's operators to the difference that rounding explains.
 
-        1 is the largest difference that rounding explains.
+        A result of up to 1 is explained by rounding.
         """
         change, error = plain.after - plain.before, self.after - plain.after
         # Both forms round each of two steps' results by half a unit.
@@ -113,12 +116,13 @@ class ComputedValues(NamedTuple):
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """Largest difference of each number from torch's operators' that rounding explains. By default four units in the
+    """Difference of each number from torch's operators' that rounding explains at most. By default four units in the
     last place of the number, or of 1 if the number is smaller: enough for a few operations on numbers of about one,
-    and for a float32 sum that is narrowed."""
+    and for a float32 sum that is rounded to a narrower type."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
-        """Return the largest difference of a number from torch's operators', in units of what rounding explains."""
+        """Return the largest ratio, over numbers, of the difference from torch's operators' number to the difference
+        that rounding explains."""
         expected, allowed = plain.values.double(), plain.allowed
         if allowed is None:
             allowed = 4 * torch.finfo(self.values.dtype).eps * expected.abs().clamp(min=1)
@@ -128,15 +132,15 @@ class ComputedValues(NamedTuple):
 def _furthest(
     ours: Sequence[ChangedValues | ComputedValues], plain: Sequence[ChangedValues | ComputedValues]
 ) -> float:
-    """Return the greatest distance between a kernel's tensors and those of torch's operators; NaN where any is
-    NaN."""
+    """Return the greatest of the tensors' distances, each between a kernel's tensor and that of torch's operators,
+    where 1 is what rounding explains; NaN where any is NaN."""
     found = [one.distance(other) for one, other in zip(ours, plain, strict=True)]  # type: ignore[arg-type]
     return float(torch.stack([distance.double() for distance in found]).max())
 
 
 def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[ChangedValues | ComputedValues]:
-    """Return sums of bags, and weights and sums of squares after two updates, of an example with rows looked up often
-    and rows looked up rarely.
+    """Return the results of an example with rows looked up often and rows looked up rarely: sums of bags, and weights
+    and sums of squares after two updates.
 
     Bags are read before the first update: after it, the compiled functions' rows and those of torch's operators
     differ by the rounding of a hundred additions.
@@ -163,7 +167,8 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
 def _read_bags(
     embedding: MergedEmbedding, rows: torch.Tensor, plan: LookupPlan, hot: int, dtype: torch.dtype = torch.float32
 ) -> ComputedValues:
-    """Return an example's sums of bags of at most `hot` lookups, added in float32, then rounded to `dtype`.
+    """Return an example's sums of bags of at most `hot` lookups, added in float32, then rounded to `dtype`, with the
+    difference that rounding explains.
 
     Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
     partial sum exceeds; so is the result, if `dtype` is narrower. The kernel's sums and those of torch's operators
@@ -233,8 +238,8 @@ def _passes_example(dim: int, kernels: CPUKernels | None) -> list[ChangedValues 
 
 
 def keep_compiled_kernels() -> None:
-    """Let Triton store compiled kernels in this user's own temporary folder, unless TRITON_CACHE_DIR or TRITON_HOME
-    names another.
+    """Let Triton store compiled kernels in this user's own temporary folder (`private_folder`), unless
+    TRITON_CACHE_DIR or TRITON_HOME names another.
 
     Triton's default is the user's home.
     """

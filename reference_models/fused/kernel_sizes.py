@@ -1,4 +1,5 @@
-"""Share of a batch that one program of a Triton kernel computes, as sizes that a tuning sweep may set.
+"""Sizes of the share of a batch that one program (thread block) of a Triton kernel computes, which a tuning sweep may
+set.
 
 Each operator takes `KernelSizes`, by default those of `choose_sizes`, whose constants are estimates, not
 measurements. Sums are added in an order that follows from the sizes: results repeat bit for bit on one kind of GPU.
@@ -9,16 +10,19 @@ from dataclasses import dataclass
 import torch
 
 H100_MULTIPROCESSORS = 132
-"""Multiprocessors of an H100 (SXM) or H200, assumed where there is no GPU: Triton's interpreter and fake tensors."""
+"""Number of multiprocessors of an H100 (SXM) or H200, assumed where there is no GPU: for Triton's interpreter and for
+fake tensors."""
 LEAST_BLOCK, MOST_BLOCK = 16, 256
-"""Fewest and most lookups in a block of the table update: the fewest bound a block's share of fixed cost, the most
-bound how often blocks cut the lookups of a frequent row."""
+"""Minimum and maximum number of lookups in a block of the table update. The minimum bounds the share of a block's
+fixed cost in its time, the maximum bounds how often block edges cut the lookups of a frequent row."""
 UPDATE_PROGRAMS = 64
-"""Programs of the table update per multiprocessor of a GPU, on which 32 are resident at once."""
+"""Number of programs of the table update to aim for, per multiprocessor of a GPU, on which 32 are resident at
+once."""
 PIECES, TILE, COLUMNS, WARPS = 16, 8, 256, 2
 MOST_SAMPLES = 64
 CROSS_PROGRAMS = 4
-"""Least number of programs per multiprocessor that compute a cross layer's gradients, where samples suffice."""
+"""Least number of programs, per multiprocessor of a GPU, that compute a cross layer's gradients, if there are enough
+samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class KernelSizes:
     block: int
     """Number of sorted lookups that a program of the table update walks through."""
     pieces: int
-    """Number of partial sums, of a row whose lookups span several blocks, that are added at a time."""
+    """Number of partial sums added at a time, where the lookups of a row span several blocks."""
     tile: int
     """Number of table rows of a bag that a program reads at once."""
     samples: int
@@ -36,7 +40,7 @@ class KernelSizes:
     columns: int
     """Number of columns that a program of a cross layer's gradients computes side by side."""
     warps: int
-    """Number of warps of a program of a cross layer's gradients; other kernels have one: see
+    """Number of warps of a program of a cross layer's gradients; programs of other kernels have one warp: see
     `fused.triton_update`."""
 
 
@@ -47,8 +51,8 @@ def choose_sizes(
     num_columns: int = 1,
     num_multiprocessors: int = H100_MULTIPROCESSORS,
 ) -> KernelSizes:
-    """Choose kernel sizes that keep the GPU busy, for a batch's lookups, or for a cross layer of [samples,
-    columns]."""
+    """Choose kernel sizes that keep the GPU busy, for the table update of `num_lookups`, or for a cross layer of
+    [num_samples, num_columns]."""
     block = _power_of_two(num_lookups // (UPDATE_PROGRAMS * num_multiprocessors))
     programs_of_columns = -(-num_columns // COLUMNS)
     samples = _power_of_two(num_samples * programs_of_columns // (CROSS_PROGRAMS * num_multiprocessors))
@@ -70,5 +74,5 @@ def count_multiprocessors(device: torch.device) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """Return the greatest power of two that is not above `number`, at least 1."""
+    """Return the greatest power of two that is not above `number`; 1 for a number below 1."""
     return 1 << max(number, 1).bit_length() - 1

@@ -1,7 +1,7 @@
 """Fully connected layers with hand-written forward and backward passes.
 
-A pass over B samples is a `LinearPass`: it owns its buffers and shares the layer's weights with passes of other
-batch sizes. Gradients that are passed in are overwritten.
+A pass over B samples is a `LinearPass`: it has buffers of its own, and shares the layer's weights with passes of
+other batch sizes. Gradients that are passed in are overwritten.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def fuse_mlp(
 ) -> list[FusedLinear]:
     """Take over the weights of an MLP made by `layers.build_mlp`, for hand-written passes.
 
-    With `pads_input` the first layer takes inputs that are padded, with a one for the bias.
+    With `pads_input` the first layer takes inputs with additional columns: a one for the bias, and padding.
     """
     modules: list[nn.Module | None] = [*mlp, None]
     return [
@@ -73,7 +73,8 @@ class LinearPass:
         self._backward = matmuls.affine("data_gradient", num_samples, weight.t()) if needs_dx else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output relu(x W' + b) [B, out] of x [B, in]; the next call overwrites it."""
+        """Return the layer's output [B, out] for x [B, in]: x W' + b, after ReLU if the layer has one; the next call
+        overwrites it."""
         dtype, x = x.dtype, x.to(self._layer.weight.operand.dtype)
         y = self._forward(x)
         if self._trains:
@@ -81,8 +82,8 @@ class LinearPass:
         return y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
-        """Return the gradient of the layer's input x [B, in] from dy [B, out]; give its weights' gradients to
-        `apply`."""
+        """Return the gradient of the layer's input x [B, in], given dy [B, out]; pass the gradients of the layer's
+        weights to `apply`. Without `needs_dx` the result is None."""
         assert self._weight_gradient is not None
         layer = self._layer
         dbias = self._differentiate_relu(dy)
@@ -95,7 +96,8 @@ class LinearPass:
         return dx
 
     def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Turn `dy`, the gradient of ReLU's result, into the gradient of ReLU's argument, in place.
+        """Turn `dy`, the gradient of the layer's output, into the gradient of ReLU's argument, in place; without ReLU
+        dy stays.
 
         Returns the bias's gradient [out] if a compiled function computes it in the same pass, else None.
         """
@@ -116,8 +118,8 @@ def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:
 def passes(
     layers: Sequence[FusedLinear], num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
 ) -> list[LinearPass]:
-    """Return a forward and backward pass for each layer; with `needs_dx`, the first layer's input gets a gradient,
-    too."""
+    """Return a forward and backward pass for each layer; the first layer's input gets a gradient only with
+    `needs_dx`."""
     return [
         LinearPass(layer, num_samples, matmuls, trains=trains, needs_dx=needs_dx or i > 0)
         for i, layer in enumerate(layers)

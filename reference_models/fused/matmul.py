@@ -1,4 +1,4 @@
-"""Matrix products of a training step, each by the kernel (form) chosen for it: see
+"""Matrix products of a training step, each computed by the kernel (form) chosen for it: see
 `reference_models.fused.choice`."""
 
 from typing import Any, get_args
@@ -12,9 +12,9 @@ _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat
 
 
 class Matmuls:
-    """Maker of a model's matrix products in a given operand type and chosen forms (kernels).
+    """Maker of a model's matrix products, in a given type of operands and by chosen kernels (forms).
 
-    `asked` records the products that were made.
+    `asked` records the products that were made, with their forms.
     """
 
     def __init__(
@@ -26,22 +26,24 @@ class Matmuls:
         has_kernels: bool = False,
         cpu_kernels: CPUKernels | None = None,
     ) -> None:
-        """Take the choice of kernels (None: every product by torch.mm) and the operands' type (None: the weights').
+        """Store the choice of kernels (None: every product by torch.mm) and the operands' type (None: the weights').
 
         With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
         without, results get memory from torch's allocator, which reuses it within a step. `has_kernels` says whether
-        the work around the products is done by Triton's kernels (`reference_models.fused.kernel_check`); on a CPU,
-        in float32, it is done by `cpu_kernels` if they are given.
+        the work around the products is done by Triton's kernels (`reference_models.fused.kernel_check`); on a CPU, in
+        float32, it is done by `cpu_kernels` if they are given.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels
         not_at_hand = {form for form in get_args(Form) if not is_at_hand(form, cpu_kernels)}
         chosen = set() if choice is None else {each.form for each in choice.products}
         self.missing = tuple(sorted(chosen & not_at_hand))
-        """Chosen forms (kernels) that this machine lacks; the fastest other timed form replaces them, or torch.mm."""
+        """Chosen forms (kernels) that this machine lacks; instead the fastest other form that was timed is used, or
+        torch.mm."""
         self._forms = {} if choice is None else choice.forms(not_at_hand)
         self.asked: dict[MatmulProduct, Form] = {}
-        """Form (kernel) of each matrix product that was made, in the order in which they were made."""
+        """Form (kernel) of each matrix product that was made, by product, in the order in which products were
+        made."""
 
     def affine(
         self,
@@ -53,8 +55,8 @@ class Matmuls:
         has_relu: bool = False,
         adds: bool = False,
     ) -> "Affine":
-        """Return the product of inputs with `weight` [out, in] of any strides; if it `adds` to a tensor, it has no
-        memory of its own."""
+        """Return the function that multiplies inputs by `weight` [out, in] of any strides; if the product `adds` to a
+        tensor, the function has no memory for a result."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
         return Affine(
@@ -62,14 +64,14 @@ class Matmuls:
         )
 
     def weight_gradient(self, num_samples: int, weight: torch.Tensor) -> "WeightGradient":
-        """Return the matrix product that computes the gradient of `weight` [out, in]."""
+        """Return the function that computes the gradient of `weight` [out, in] as a matrix product."""
         form = self._form_of("weight_gradient", num_samples, weight)
         kernels = self.kernels_of(weight)
         return WeightGradient(form, num_samples, weight, keeps=self.keeps_results, cpu_kernels=kernels)
 
     def kernels_of(self, weight: torch.Tensor) -> CPUKernels | None:
-        """Return the compiled functions for work around products with `weight`; None if none are compiled for its
-        type."""
+        """Return the compiled functions for the work around products with `weight`; None for a weight that is not
+        float32 on a CPU, or if none are compiled."""
         return self.cpu_kernels if weight.dtype == torch.float32 and weight.device.type == "cpu" else None
 
     def _form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
@@ -91,7 +93,7 @@ class Matmuls:
 
 
 def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
-    """Return the forms (kernels) by which this torch and the compiled functions can compute a matrix product."""
+    """Return the forms (kernels) of a matrix product that this torch, or the compiled functions, can compute."""
     forms: list[Form] = ["mm", "onednn"]
     if product.kind == "weight_gradient":
         forms += ["mm_transposed", "onednn_transposed"]
@@ -103,7 +105,8 @@ def forms_at_hand(product: MatmulProduct, cpu_kernels: CPUKernels | None = None)
 
 
 def is_at_hand(form: Form, cpu_kernels: CPUKernels | None) -> bool:
-    """Return whether this torch, or the compiled functions, can compute matrix products by the kernel `form`."""
+    """Return whether the form (kernel) `form` of matrix products can be computed by this torch, or by the compiled
+    functions."""
     if form == "openblas":
         return cpu_kernels is not None and cpu_kernels.has_openblas
     return has_onednn() or not form.startswith("onednn")
@@ -116,8 +119,8 @@ def has_onednn() -> bool:
 
 
 class Affine:
-    """Product x W' + b of a layer, with or without ReLU: x [num_samples, in], W [out, in] of any strides, b [out] or
-    None.
+    """Function that computes the product x W' + b of a layer, with or without ReLU: x [num_samples, in], W [out, in]
+    of any strides, b [out] or None.
 
     A result lives until the next call; with `keeps` its memory is allocated beforehand.
     """
@@ -154,7 +157,7 @@ class Affine:
         return self._cpu_kernels.multiply(x, self._weight.t(), out)
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return total + x W', without bias and ReLU; the tensor `total` may be overwritten."""
+        """Return total + x W', without bias and ReLU; the tensor `total` may be overwritten by the result."""
         if self._is_onednn:
             y: torch.Tensor = _onednn_linear().binary(x, total, self._weight, None, "add")
             return y
@@ -164,7 +167,8 @@ class Affine:
 
 
 class WeightGradient:
-    """Weight gradient dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; the next call overwrites it.
+    """Function that computes the weight gradient dy' x [out, in] of dy [num_samples, out] and x [num_samples, in];
+    the next call overwrites the result.
 
     With `keeps` the result's memory is allocated beforehand.
     """
@@ -207,5 +211,6 @@ class WeightGradient:
 
 
 def _onednn_linear() -> Any:
-    """Return torch's oneDNN operator for x W' + b with a fused activation, as torch.compile uses it."""
+    """Return torch's oneDNN operator that computes x W' + b with a fused activation, which torch.compile uses,
+    too."""
     return torch.ops.mkldnn._linear_pointwise

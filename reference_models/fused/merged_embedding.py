@@ -1,8 +1,9 @@
-"""All embedding tables in one (merged) weight: one gather reads a batch's rows, one sorted update writes them.
+"""All embedding tables in one tensor, the merged weight: one gather reads a batch's rows, one sorted update writes
+them.
 
-A table's ids are shifted by the rows of the tables before it. The update is exact and deterministic: lookups are
-sorted by row (stably, so that duplicates keep the batch's order), each row's gradients are summed once, and each
-row is written once.
+A table's ids are shifted by the number of rows of the tables before it. The update is exact and deterministic:
+lookups are sorted by row (stably, so that duplicates keep the batch's order), each row's gradients are summed once,
+and each row is written once.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,14 @@ from reference_models.fused.sorted_update import update_sorted
 
 
 def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
-    """Return the tables of a merged weight [sum(rows), ...] as views of it, in order."""
+    """Return the tables of a merged weight (one tensor [sum(rows), ...] of all tables) as views of that tensor, in
+    order."""
     return list(torch.split(storage, list(num_embeddings)))
 
 
 def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged weight [sum(rows), ...] whose views, in order, are exactly the `tables`; None if the tables
-    are not such views."""
+    """Return the merged weight [sum(rows), ...] (one tensor of all tables) whose views, in order, are exactly the
+    `tables`; None if the tables are not such views."""
     first = tables[0].detach()
     memory, rows = first.untyped_storage().data_ptr(), 0
     for table in tables:
@@ -35,8 +37,8 @@ def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged tensor of Adagrad's sums of squares of all tables, whose views `optimizer` holds; None for
-    SGD."""
+    """Return one tensor of Adagrad's sums of squares of all tables, whose views `optimizer` holds; None for SGD,
+    which has no sums."""
     if "sum" not in optimizer.state.get(tables[0], {}):
         return None
     merged = join_tables([optimizer.state[table]["sum"] for table in tables])
@@ -52,10 +54,11 @@ def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
 
 
 def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return them and the permutation.
+    """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return the sorted rows and the
+    permutation.
 
-    From 32,768 integers on torch uses radix sort, which is several times as fast: from a quarter of that number on,
-    the rows are padded to it by rows that come last.
+    From 32,768 integers on torch uses radix sort, which is several times as fast as torch's sort of fewer integers:
+    from a quarter of that number on, the rows are padded to it by row numbers that come last.
     """
     n = len(rows)
     if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
@@ -67,8 +70,8 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
 
 
 def choose_row_type(num_rows: int) -> torch.dtype:
-    """Return the integer type of row numbers of a merged weight: int32, which sorts in half the time, if they fit;
-    else int64."""
+    """Return the integer type of row numbers in a merged weight of `num_rows` rows: int32, which sorts in half the
+    time, if the numbers fit; else int64."""
     return torch.int32 if num_rows <= _MAX_INT32 else torch.int64
 
 
@@ -77,8 +80,8 @@ class MergedEmbedding:
 
     `accumulator` sets the optimizer: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
     With `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`,
-    `read` and `update` are compiled, where rows have one of their widths. `row_type` is by default
-    `choose_row_type`'s.
+    `read` and `update` are compiled functions, where rows have one of their widths. `row_type` is the integer type of
+    row numbers, by default that of `choose_row_type`.
     """
 
     def __init__(
@@ -127,9 +130,9 @@ class MergedEmbedding:
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the row numbers [B * H], in the merged weight of all tables, of ids [B, H].
+        """Return the row numbers [B * H], in the merged weight of all tables, of the ids `indices` [B, H].
 
-        Compiled passes take the ids themselves: with them the result is the int64 `ids` [B, H].
+        Compiled functions take the ids themselves: with them the result is the ids as int64 [B, H].
         """
         if self._cpu_kernels is not None:
             return indices.to(torch.int64).contiguous()
@@ -137,7 +140,8 @@ class MergedEmbedding:
         return torch.add(indices, self._shifts, out=rows).flatten()
 
     def read(self, rows: torch.Tensor, plan: "LookupPlan", dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return sums of bags of table rows, [B, 1 + num_sparse, d]; feature 0, the dense vector's place, is zero.
+        """Return the sums of bags of table rows, [B, 1 + num_sparse, d]; feature 0, which keeps the dense vector's
+        place, is zero.
 
         The sums have type `dtype`, by default the weights' type.
         """
@@ -176,8 +180,8 @@ class MergedEmbedding:
         require.
 
         As many sums of gradients are computed as there are lookups. Sums beyond the number of touched rows are empty,
-        and add zero to the row at their own index, so that all writes are additions, spread over many rows. Triton's
-        kernels compute only the sums of touched rows, and `gradients` may be of a narrower type.
+        and add zero to the row of the lookup with their own index, so that all writes are additions, spread over many
+        rows. Triton's kernels compute only the sums of touched rows, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:
@@ -202,12 +206,12 @@ class MergedEmbedding:
         self.weight.index_add_(0, touched, gradient * -lr)
 
     def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Return the sums of gradients over runs of equal table rows, [len(starts), d]: sorted lookup i has the
-        gradient of bag `bags[i]`, and run j begins at lookup `starts[j]`."""
+        """Return the sums of gradients over runs of sorted lookups of equal table rows, [len(starts), d]: sorted
+        lookup i has the gradient of bag `bags[i]`, and run j begins at lookup `starts[j]`."""
         return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
-        """Update each of the table rows `touched` once by the `gradient` [n, d], which is overwritten."""
+        """Update each of the n table rows `touched` once by its summed `gradient` [n, d], which is overwritten."""
         if self._accumulator is not None and self._accumulator.shape[1] < gradient.shape[1]:
             sums = self._accumulator.squeeze(1)  # numbers are found faster than rows of one
             norm = torch.linalg.vector_norm(gradient, dim=1)
@@ -223,8 +227,8 @@ class MergedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Start of each bag's lookups, and bag of each lookup, for one batch size; compiled kernels compute both
-    themselves."""
+    """Tensors for reading and updating tables with one batch size: the start of each bag's lookups, and the bag of
+    each lookup. None where kernels or compiled functions compute them themselves."""
 
     starts: torch.Tensor | None = None
     bags: torch.Tensor | None = None
@@ -234,10 +238,11 @@ class LookupPlan:
 
 _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
-"""Fewest integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's SortingKernel.cpp."""
+"""Least number of integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's
+SortingKernel.cpp."""
 _CACHED = 1 << 18
-"""Most numbers of a gradient that are updated at a time (a piece), so that they stay in a core's cache; compiled
-functions need no pieces. Without pieces an update takes as long at width 16 and 1.5 times as long at 128, about 1 %
-of DCNv2's step (AMD EPYC, family 25 model 1)."""
+"""Maximum number of elements of a gradient that are updated at a time (a piece), so that they stay in a core's cache;
+compiled functions need no pieces. Without pieces an update takes as long at width 16 and 1.5 times as long at 128,
+about 1 % of DCNv2's step (AMD EPYC, family 25 model 1)."""
 _SUM = 0
 """Value of torch.embedding_bag's argument `mode` for "sum"."""

@@ -1,7 +1,7 @@
-"""C compiler of kernels, and the folder of compiled kernels, whose files are executed: only this user may write
-there.
+"""Folder of compiled kernels, to which only this user may write, since its files are executed; and the C compiler
+that makes them.
 
-Torch-free, since storing a choice of matrix products asks for the compiler without importing torch.
+Torch-free, since storing a choice of kernels records the compiler and must not import torch.
 """
 
 import os
@@ -16,8 +16,8 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield this user's own folder for compiled code in the temporary folder; or, if others may write to that folder,
-    a new folder, which is removed afterwards.
+    """Yield this user's own folder for compiled code in the system's temporary folder; or, if others could write to
+    that folder, a new folder, which is removed afterwards.
 
     The folder is never next to the data, which may come from others, nor a folder that another user made or may write
     to. Raises OSError where no folder can be made.
@@ -51,8 +51,8 @@ def _usual_folder() -> Path:
 
 
 def find_compiler() -> list[str] | str:
-    """Return the C compiler's command as words, from CC or by default cc, gcc or clang; else a line why there is
-    none.
+    """Return the C compiler's command as a list of words, from the environment variable CC or by default cc, gcc or
+    clang; a line with the reason if there is none.
 
     Bytes of CC that are no text are escaped, so that the words can be written to every file; a compiler with such
     bytes in its name is not found.

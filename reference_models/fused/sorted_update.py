@@ -1,8 +1,9 @@
-"""Update of all embedding tables by one operator over sorted lookups: no atomics, no gradient per lookup.
+"""Update of all embedding tables by one operator over sorted lookups, without atomics and without a gradient per
+lookup.
 
 `torch.ops.dlrmbench.update_sorted` adds each row's gradients in the batch's order and updates the row once, by SGD,
-Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`);
-`MergedEmbedding.update_static` without them is the plain form, whose numbers they must reach.
+Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`). Without them
+`MergedEmbedding.update_static` does the same by torch's operators, and its numbers are the standard for the kernels.
 """
 
 import torch
@@ -10,7 +11,8 @@ import torch
 from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
 
 _MAX_LOOKUPS = 1 << 30
-"""Most lookups of a batch: indices of partial sums beyond the last block of lookups must fit 32 bits, too."""
+"""Maximum number of lookups of a batch: indices of partial sums beyond the last block of lookups must fit 32 bits,
+too."""
 
 
 def _launch(
@@ -29,7 +31,7 @@ def _check(
 ) -> None:  # fmt: skip
     """Raise ValueError for shapes or types that the kernels of the table update do not support.
 
-    On fake tensors (shapes without data), this check is all that the operator does.
+    For fake tensors (shapes without data) the operator does this check and nothing else.
     """
     num_lookups, dim = len(ordered), weight.shape[1]
     num_samples = len(gradients)
@@ -68,13 +70,14 @@ def update_sorted(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, rate: torch.Tensor, eps: float, sizes: KernelSizes | None = None,
 ) -> None:  # fmt: skip
-    """Update all tables: `weight` float32 [R, d] and optimizer `state` ([R, d] for Adagrad, [R, 1] row-wise, None for
-    SGD) in place.
+    """Update all tables in place: `weight` float32 [R, d], and the optimizer's `state`: [R, d] for Adagrad, [R, 1]
+    for row-wise Adagrad, None for SGD.
 
     `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably; `order` int64 [B * H] is
     torch.sort's permutation; `bags` int32 [H] is the bag of each lookup of a sample; `gradients` float32 or bfloat16
-    [B, bags of a sample, d] are the gradients of the bags' sums. `rate` is a float32 number in a tensor. `sizes` are
-    by default `choose_sizes`' for the lookups. Raises ValueError for other shapes and types.
+    [B, bags of a sample, d] are the gradients of the bags' sums. `rate` is the learning rate, a float32 number in a
+    tensor. `sizes` are by default those that `choose_sizes` returns for the lookups. Raises ValueError for other
+    shapes and types.
     """
     if sizes is None:
         sizes = choose_sizes(num_lookups=len(ordered), num_multiprocessors=count_multiprocessors(weight.device))
@@ -85,5 +88,6 @@ def update_sorted(
 
 
 def num_edges(num_lookups: int, block: int) -> int:
-    """Return the most partial sums that blocks of `block` sorted lookups may leave: one at each end of a block."""
+    """Return the maximum number of partial sums that blocks of `block` sorted lookups leave: one at each end of a
+    block."""
     return 2 * -(-num_lookups // block)

@@ -13,25 +13,28 @@ from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand
 
 Call = Callable[[], object]
 Timer = Callable[[Call, int], float]
-"""Function that makes a number of calls of a function, and returns the seconds that they take together."""
+"""Type of functions that make a number of calls of a function, and return the seconds that the calls take
+together."""
 
 MIN_GAIN = 0.05
-"""Least relative gain for which a form (kernel of a matrix product) replaces the one chosen before; less is noise."""
+"""Least relative gain for which a form (kernel of a matrix product) replaces the form chosen before; smaller gains
+are noise."""
 _LEFT_BEHIND = 1.5
-"""Largest ratio of a form's (kernel's) seconds to the fastest form's in the first two calls with which the form is
-timed further."""
+"""Largest ratio of a form's (kernel's) seconds to the fastest form's, in the better of two first calls, up to which
+the form is timed further."""
 _TURNS = 5
 _SLICE_S = 1e-3
-"""Seconds for which one form (kernel) computes at a time; the forms of a product are timed alternately."""
+"""Seconds of one timing of a form (kernel); the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Largest ratio of a form's (kernel's) seconds to the fastest form's, after the first turns (timings of each form),
-with which the form gets more turns."""
+"""Largest ratio of a form's (kernel's) seconds to the fastest form's, after the first turns, up to which the form
+gets more turns. A turn times each form once."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""Seconds of timing a product after which no further turn (timing of each form) begins: a limit for the first turns,
-and another for the later turns."""
+"""Seconds spent on timing a product after which no further turn (one timing of each form) begins; the limit holds for
+the first turns, and again for the later turns."""
 _MAX_FLOP = 4e9
-"""Most FLOP of a matrix product that is timed; larger ones are timed on fewer samples, at least `_MIN_SAMPLES`."""
+"""Maximum number of floating-point operations of a matrix product that is timed; larger products are timed with fewer
+samples, but at least `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
 
 
@@ -42,10 +45,10 @@ def choose(
     timer: Timer | None = None,
     cpu_kernels: CPUKernels | None = None,
 ) -> MatmulChoice:
-    """Time each matrix product by each available kernel (form), with torch's present threads; return the fastest
-    kernels.
+    """Time each matrix product by each available kernel (form), with torch's present number of threads; return the
+    fastest kernels.
 
-    The kernels of `previous` stay unless another is faster by `MIN_GAIN`.
+    A kernel of `previous`, an earlier choice, stays unless another is faster by `MIN_GAIN`.
     """
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer
@@ -63,7 +66,8 @@ def choose(
 
 
 def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
-    """Return the fastest form (kernel) by `seconds`, or `previous` unless the fastest is faster by MIN_GAIN."""
+    """Return the form (kernel) with the least `seconds`; but `previous`, the form of an earlier choice, unless the
+    fastest is faster by MIN_GAIN."""
     fastest = min(seconds, key=seconds.__getitem__)
     if previous is not None and previous in seconds and seconds[fastest] > (1 - MIN_GAIN) * seconds[previous]:
         return previous
@@ -71,8 +75,8 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
-    """Return the least seconds of a call of each form (kernel) over repeated timings: other work on the machine only
-    adds to them."""
+    """Return the seconds of a call of each form (kernel), the least of repeated timings: other work on the machine
+    only makes timings longer."""
     least = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
     num_calls = max(1, int(_SLICE_S / max(min(least.values()), 1e-7)))
     for within, num_turns in ((_LEFT_BEHIND, _TURNS), (_CLOSE, _CLOSE_CALLS // num_calls)):
@@ -89,7 +93,8 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
 
 @torch.no_grad()
 def make_calls(product: MatmulProduct, cpu_kernels: CPUKernels | None = None) -> dict[Form, Call]:
-    """Return, for each available form (kernel), a function that computes the matrix product; each was called once."""
+    """Return, for each available form (kernel), a function that computes the matrix product and was called once
+    already."""
     dtype = torch.float32 if product.precision == "fp32" else torch.bfloat16
     generator = torch.Generator().manual_seed(0)
     num_samples = num_samples_to_time(product)
@@ -134,15 +139,15 @@ def name_cpu() -> str:
 
 
 def num_samples_to_time(product: MatmulProduct) -> int:
-    """Return the number of samples of a product to time: all, or as many as take tens of milliseconds at 100
+    """Return the number of samples with which to time a product: all, or as many as take tens of milliseconds at 100
     GFLOP/s."""
     affordable = int(_MAX_FLOP * product.num_samples / product.flop)
     return min(product.num_samples, max(affordable, _MIN_SAMPLES))
 
 
 def _time_calls(call: Call, num_calls: int) -> float:
-    """Return the seconds of `num_calls` calls; with one thread its processor time, without waiting for a
-    processor."""
+    """Return the seconds of `num_calls` calls; with one thread the thread's processor time, which leaves out waiting
+    for a processor."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     start_s = clock()
     for _ in range(num_calls):

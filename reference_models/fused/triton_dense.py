@@ -1,6 +1,7 @@
-"""Triton kernels that sum bags of table rows and compute a cross layer's gradients; imported only to be launched.
+"""Triton kernels that sum bags of table rows and compute a cross layer's gradients; imported only when they are
+launched.
 
-Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
+Tests run the kernels by Triton's interpreter and compile them for GPUs. The kernels have not run on a GPU.
 """
 
 import torch
@@ -15,7 +16,7 @@ def _read_bags(
 ):  # fmt: skip
     """Sum the table rows of one bag of a sample, TILE at a time, so that several loads overlap.
 
-    WIDTH is a power of two >= D.
+    D is the width of a row, WIDTH a power of two of at least D.
     """
     sample, bag = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first, last = tl.load(starts + bag), tl.load(starts + bag + 1)
@@ -36,8 +37,8 @@ def _read_bags(
 
 @triton.jit
 def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
-    """Return a cross layer's gradients of x_0 and z in one sample's columns; zeros for columns beyond the matrix
-    (`within` is false)."""
+    """Return a cross layer's gradients of x_0 and z in some columns of one sample; zeros for columns beyond the
+    matrix (`within` is false)."""
     gradient = tl.load(dy + place, mask=within, other=0.0).to(tl.float32)
     added = gradient * tl.load(z + place, mask=within, other=0.0).to(tl.float32)
     if ADDS:
@@ -49,8 +50,8 @@ def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
 def _cross_gradients(
     dy, x_0, z, dx_0, parts, num_samples, num_columns, samples, ADDS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Compute a cross layer's gradients for `samples` samples and COLUMNS columns: write dy z to dx_0, or add it;
-    write dy x_0 over z; and write the sums of dy x_0 over the samples to `parts`.
+    """Compute a cross layer's gradients for `samples` samples and COLUMNS columns: write dy z, the gradient of x_0,
+    to dx_0, or add it; write dy x_0, that of z, over z; and write the sums of dy x_0 over the samples to `parts`.
 
     Two samples are read before either is written, so that the loads of all their operands overlap.
     """

@@ -1,14 +1,15 @@
-"""Triton kernels of `dlrmbench::update_sorted`, which updates all embedding tables; imported only to be launched.
+"""Triton kernels of `dlrmbench::update_sorted`, which updates all embedding tables; imported only when they are
+launched.
 
-Tests run them by Triton's interpreter and compile them for GPUs. They have not run on one.
+Tests run the kernels by Triton's interpreter and compile them for GPUs. The kernels have not run on a GPU.
 
-Lookups are walked in blocks of their sorted order, a program per block. A run of equal rows that begins and ends in
-a block is applied by that block. If a block's edge cuts a run, each block leaves its piece of the run in `edges`
-[2 * blocks, d]: block b writes the piece of its first run at 2 b, of its last run at 2 b + 1, and a second kernel
-adds the pieces in order. So each row is written once, nothing is added atomically, and sums repeat bit for bit.
+Lookups are walked in blocks of their sorted order, a program per block. A run of equal rows that begins and ends in a
+block is applied by that block. If a block's edge cuts a run, each block leaves its piece of the run in `edges` [2 *
+blocks, d]: block b writes the piece of its first run at 2 b, of its last run at 2 b + 1, and a second kernel adds the
+pieces in order. So each row is written once, nothing is added atomically, and sums repeat bit for bit.
 
 A program has one warp (`_ONE_WARP`), and must: a row-wise sum of squares is a scalar, which all of a program's warps
-would load and store by themselves, so that a slow one could read what another has written already.
+would load and store by themselves, so that a slow warp could read what another has written already.
 """
 
 import torch
@@ -22,7 +23,8 @@ _ONE_WARP = 1
 def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.constexpr, STATE: tl.constexpr):
     """Update a table row by its summed gradient; STATE is the number of sums of squares of a row: 0, 1 or D.
 
-    All loads come before the first store, past which no load can be moved: the program waits for memory once.
+    All loads come before the first store, since the compiler moves no load past a store: so the program waits for
+    memory once.
     """
     row = row.to(tl.int64)
     place = row * D + columns
@@ -40,7 +42,8 @@ def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.conste
 
 @triton.jit
 def _read_lookup(ordered, order, bags, gradients, place, stop, hot, columns, BAGS: tl.constexpr, D: tl.constexpr):
-    """Return the table row and the gradient of a sorted lookup; zeros from lookup number `stop` on."""
+    """Return the table row and the gradient of the sorted lookup number `place`; zeros if `place` is `stop` or
+    more."""
     is_there = place < stop
     row = tl.load(ordered + place, mask=is_there, other=0)
     lookup = tl.load(order + place, mask=is_there, other=0).to(tl.int32)
@@ -54,9 +57,10 @@ def _take_lookup(
     here, gradient, is_there, row, total, is_cut, edge, weight, state, columns, within, lr, eps,
     D: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add a lookup's gradient to the sum of its table row's run (lookups of equal rows).
+    """Add a lookup's gradient to the sum of the gradients of its run (neighbouring lookups of one table row).
 
-    Where the run before ends here, leave that run's sum at `edge` if a block cuts it, else update its row.
+    If the lookup begins a new run, the sum of the run before is written to `edge` if a block's edge cuts that run,
+    else the run's row is updated.
     """
     if is_there & (here != row):
         if is_cut:
@@ -74,8 +78,8 @@ def _walk_blocks(
     ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot, size,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of runs of equal table rows in a block of `size` lookups, and update the rows. WIDTH is a
-    power of two >= D.
+    """Sum the gradients of runs of equal table rows in a block of `size` lookups, and update the rows. D is the width
+    of a row, WIDTH a power of two of at least D.
 
     Four lookups are read before the first is used, so that the loads of their gradients overlap.
     """
@@ -122,8 +126,8 @@ def _close_runs(
     ordered, weight, state, edges, rate, eps, num_lookups, size,
     D: tl.constexpr, WIDTH: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial sums of a run (lookups of one row) that spans several blocks, PIECES at a time; update the
-    row."""
+    """Add the partial sums of the gradients of a run (lookups of one row) that spans several blocks, PIECES at a
+    time; update the row."""
     block = tl.program_id(0)
     start = block * size
     stop = tl.minimum(start + size, num_lookups)

@@ -15,7 +15,8 @@ _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 FIRST_COUNTER = {"train": 0, "eval": 1 << 40}
-"""Counter (number) of the first sample of each split; a split has at most 2**40 samples: no counter is in both."""
+"""Counter (number, the hash's input) of the first sample of each split. A split has at most 2**40 samples, so that no
+counter is in both splits."""
 MAX_SPLIT_SAMPLES = 1 << 40
 
 
@@ -32,7 +33,8 @@ def mix(words: Words, scratch: Words) -> Words:
 
 
 def derive_key(*parts: int) -> int:
-    """Return one 64-bit key from several integers, such as a seed and the number of a table."""
+    """Return the 64-bit key of a stream of random words, hashed from several integers, such as a seed and a table's
+    number."""
     key = 0
     for part in parts:
         word = np.array([(key + (part + 1) * _GOLDEN) & _MASK], dtype=np.uint64)
@@ -41,7 +43,8 @@ def derive_key(*parts: int) -> int:
 
 
 def hash_range(key: int, start: int, stop: int) -> Words:
-    """Return the random words (hashes) of counters start to stop - 1 under `key`: uint64 [stop - start]."""
+    """Return the random 64-bit words (hashes) of the counters start to stop - 1 under `key`: uint64 [stop -
+    start]."""
     words = counters(key, start, stop, 1)
     return mix(words, np.empty_like(words))
 

@@ -1,4 +1,4 @@
-"""Generate a click log's samples: the same bytes with chunks of any size and any number of threads.
+"""Generate a click log's samples: the same bytes whatever the number of samples made at a time and of threads.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
 """
@@ -18,7 +18,8 @@ from reference_models.data.store.layout import SPLITS
 from reference_models.data.store.store import Chunk
 
 CHUNK_SAMPLES = 4096
-"""Samples of a click log that are generated at a time: few enough for their columns to stay in the CPU's cache."""
+"""Number of samples of a click log that are generated at a time: few enough for their columns to stay in the CPU's
+cache."""
 _TASK_CHUNKS = 16
 _DENSE_PER_WORD = 5
 _FRACTION_BITS = np.int64(20)
@@ -27,7 +28,8 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Maker of chunks of up to `max_samples` samples of a click log, for one thread: it owns its scratch memory."""
+    """Maker of up to `max_samples` samples of a click log at a time, for one thread, since it reuses its scratch
+    memory."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -41,7 +43,8 @@ class ChunkMaker:
         self._classes = np.empty((len(teacher.sparse), max_samples), np.int64)
 
     def make(self, split: str, start: int, stop: int) -> tuple[Chunk, NDArray[np.float32]]:
-        """Return samples start to stop - 1 of a split as a chunk, and their click logits: float32 [stop - start]."""
+        """Return samples start to stop - 1 of a split as a `Chunk` (arrays to write), and their click logits: float32
+        [stop - start]."""
         size = stop - start
         first = FIRST_COUNTER[split] + start
         base = counters(self.teacher.key, first, first + size, self._num_streams)
@@ -118,13 +121,15 @@ class ChunkMaker:
 
 
 def compute_click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return each click logit's exact probability of the label 1: the share of label thresholds below the logit."""
+    """Return the exact probability of the label 1 for each click logit: the share of the 2**16 equally likely label
+    thresholds (`tables.logit_thresholds`) that are below the logit."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return click probability, float64 [N], and label, uint8 [N], of a split's samples. No model can rank better."""
+    """Return the click probability, float64 [N], and the label, uint8 [N], of each of a split's N samples. No model
+    can rank the samples better than these probabilities do."""
     maker = ChunkMaker(build_teacher(data))
     num_samples = _num_samples(data, split)
     probabilities, labels = np.empty(num_samples, np.float64), np.empty(num_samples, np.uint8)
@@ -137,10 +142,11 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks that generate both splits of a click log, each of some chunks of samples, and the function
-    that does a task.
+    """Return the tasks that generate both splits of a click log, each a split and its first sample, and the function
+    that yields a task's samples.
 
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition that no click log can have.
+    The function yields `chunk_samples` samples at a time; the data's bytes do not depend on this number. Raises
+    ConfigError for a definition that no click log can have.
     """
     teacher, own = build_teacher(data), threading.local()
     task_samples = chunk_samples * _TASK_CHUNKS

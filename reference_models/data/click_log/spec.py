@@ -1,4 +1,4 @@
-"""Define the DataSpec of generated click logs. Imports neither torch nor numpy."""
+"""Define the DataSpec (functions that generate and check the data) of click logs. Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

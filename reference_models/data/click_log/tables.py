@@ -15,7 +15,8 @@ QUANTILE_BITS = 12
 NUM_QUANTILES = 1 << QUANTILE_BITS
 THRESHOLD_BITS = 16
 ZIPF_STEPS_PER_ONE = 8
-"""Steps per unit of a Zipf exponent s, a multiple of 1/8: k ** s then needs only products and square roots."""
+"""Number of values that a Zipf exponent s may have per unit: s is a multiple of 1/8, so that k ** s needs only
+products and square roots."""
 _LN_2 = 0.6931471805599453
 _MASS_ONE = float(1 << 40)
 
@@ -33,9 +34,10 @@ def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @cache
 def logit_thresholds() -> NDArray[np.float32]:
-    """Return increasing thresholds of the click logit, float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
+    """Return rising thresholds of the click logit, float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
 
-    A label is 1 if its logit exceeds a randomly drawn threshold, which has the probability sigmoid(logit).
+    A label is 1 if its logit exceeds one of these thresholds, drawn at random: that has the probability
+    sigmoid(logit).
     """
     size = 1 << THRESHOLD_BITS
     index = np.arange(size, dtype=np.float64)
@@ -52,7 +54,7 @@ def exponential_quantiles() -> NDArray[np.float64]:
 def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
     """Return each id's weight by Zipf's law, int64 [num_ids]: 2**40 / (id + 1) ** exponent, at least 1.
 
-    Weights do not increase. They are integers, whose sums are exact.
+    A higher id never has a larger weight. Weights are integers, so that their sums are exact.
     """
     rank = np.arange(1, num_ids + 1, dtype=np.float64)
     power, root = np.ones_like(rank), rank
@@ -67,9 +69,10 @@ def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
 
 
 def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first id, and the number of ids, in each of 2**12 equal slices of probability: int64 [2**12] each.
+    """Return the first id, and the number of ids, in each of 2**12 slices of equal probability: int64 [2**12] each.
 
-    Within a slice ids are equally likely, which leaves a Zipf-like staircase in the tail.
+    `masses` are the ids' weights. Samples draw a slice, then one of its ids, all equally likely: for rare ids, many
+    to a slice, the probability falls in steps.
     """
     edges = np.add.accumulate(masses)
     total = int(edges[-1])

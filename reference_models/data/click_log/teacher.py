@@ -6,9 +6,9 @@ lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, 
 about the label without the other, and no model without interactions can learn the term. With a `latent_mean` other
 than 0, single ids say a little about the label, and models that must find the interactions find them sooner.
 
-With `interaction_order` 3 or 4, groups of three or four features interact instead of pairs: the term is the sum over
-coordinates of the product of all vectors, a lookup by as many classes. With a `latent_mean` of 0, a part of a group
-says nothing about the label.
+With `interaction_order` 3 or 4, groups of three or four features interact instead of pairs. A group's term is the sum
+over coordinates of the product of all its vectors, one lookup in a table with an axis of 32 classes per feature. With
+a `latent_mean` of 0, the ids of some of a group's features say nothing about the label without the others.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,15 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least number of ids of a sparse feature that `matching` may pair with others: with fewer ids, the feature has too
-few latent classes for an interaction to be learned."""
+"""Least number of ids of a sparse feature that the pairing `matching` may pair with others: with fewer ids, the
+feature has too few latent classes for an interaction to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherConfig:
-    """Section [data.parameters] of a generated click log; scales are standard deviations of parts of its logits."""
+    """Section [data.parameters] of a generated click log. Fields named `*_scale` are standard deviations of the parts
+    of the click logit."""
 
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """Zipf exponent of the ids' popularity, in steps of 0.125; 0 is uniform."""
@@ -65,7 +66,7 @@ class TeacherConfig:
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
-    """Read [data.parameters] of a click log. Raises ConfigError naming the field."""
+    """Read [data.parameters] of a click log. Raises ConfigError naming the wrong field."""
     teacher = read_section("data.parameters", data.parameters, TeacherConfig)
     if not (teacher.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
         raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
@@ -95,7 +96,7 @@ class SparseFeature:
     """First id of each of 2**12 equal slices of the ids' probability, by `tables.inverse_zipf`: int64 [2**12]."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
-    """Addend of the click logit for each of n ids, without interactions: float32 [n]."""
+    """Number that each of n ids adds to the click logit by itself, apart from interactions: float32 [n]."""
     latent_class: NDArray[np.int64]
     """Latent class, below 32, of each of n ids, which determines the id's interactions: int64 [n]."""
     bag: NDArray[np.int32]
@@ -104,8 +105,8 @@ class SparseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenseFeature:
-    """Values log(1 + x) of a dense feature, and their addends of the click logit, by quantile: float32 [2**12]
-    each."""
+    """Values log(1 + x) of a dense feature at 2**12 quantiles, and what each of them adds to the click logit: float32
+    [2**12] each."""
 
     value: NDArray[np.float32]
     effect: NDArray[np.float32]
@@ -113,9 +114,11 @@ class DenseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
-    """Addend of the click logit for an interaction of two to four sparse features: float32 [32 ** len(features)].
+    """Interaction of two to four sparse features: `term`, float32 [32 ** len(features)], is what it adds to the click
+    logit.
 
-    The index has the latent classes of the features' ids as digits to base 32, the first feature's class first.
+    The index in `term` has the latent classes of the features' ids as digits to base 32, the first feature's class
+    first.
     """
 
     features: tuple[int, ...]
@@ -134,8 +137,8 @@ class Teacher:
 
 
 def build_teacher(data: DataConfig) -> Teacher:
-    """Build the teacher of a click log, a pure function of its definition. Raises ConfigError for a wrong
-    definition."""
+    """Build the hidden teacher (tables that determine click probabilities) of a click log, a pure function of the
+    log's definition. Raises ConfigError for a wrong definition."""
     config, seed = parse_teacher(data), data.seed or 0
     if data.num_embeddings is None:
         raise ConfigError("data.num_embeddings is missing, expected a list of whole numbers.")
@@ -178,7 +181,8 @@ def _ordered_sum(values: NDArray[np.float64]) -> float:
 
 
 def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values shifted and scaled to mean 0 and variance 1 under weights `mass`; zeros if the variance is 0."""
+    """Return values shifted and scaled to mean 0 and variance 1 under the weights `mass`; all zeros if the values'
+    variance is 0."""
     total = _ordered_sum(mass)
     centred = values - _ordered_sum(values * mass) / total
     variance = _ordered_sum(centred * centred * mass) / total
@@ -186,7 +190,8 @@ def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[
 
 
 def _class_vectors(key: int, class_mass: NDArray[np.float64], rank: int) -> list[NDArray[np.float64]]:
-    """Return the random vectors of a feature's 32 latent classes: `rank` coordinates, float64 [32] each."""
+    """Return the random vectors of a feature's 32 latent classes: for each of `rank` coordinates, its values float64
+    [32]."""
     return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(rank)]
 
 
@@ -195,7 +200,8 @@ def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
 
 
 def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, ...]]:
-    """Draw the sparse features of each interaction; `parse_teacher` has checked that there are enough features."""
+    """Draw the tuple of sparse features of each interaction; `parse_teacher` has checked that there are enough
+    features."""
     num_sparse, order = len(num_embeddings), config.interaction_order
     if config.pairing == "matching":
         features = _matched_features(num_embeddings)
@@ -220,10 +226,11 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Return products of one coordinate of the latent classes' vectors, for every combination of classes of the
-    interacting features: float64 [32, 32, ...], an axis per feature.
+    """Return products of one coordinate of the interacting features' class vectors, for every combination of their
+    latent classes: float64 [32, 32, ...], an axis per feature.
 
-    `mean` is added to each factor; the product of the means alone is subtracted from each product.
+    `coordinates` has the coordinate's values for each feature, `mean` is added to all of them. The constant product,
+    of `mean` with itself, is subtracted from each product.
     """
     if len(coordinates) == 2:  # in the order of operations with which the digests of datasets of pairs are pinned
         a, b = coordinates[0][:, None], coordinates[1][None, :]
@@ -244,7 +251,11 @@ def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
 
 
 def _dense_feature(key: int, scale: float) -> DenseFeature:
-    """Return a dense feature whose log(1 + x) is exponential, shifted so that some samples are 0, as with counts."""
+    """Return the values of a dense feature, and their effects on the click logit, which have the standard deviation
+    `scale`.
+
+    log(1 + x) is exponentially distributed, shifted down and cut at 0, so that some samples are 0, as counts are.
+    """
     quantiles = tables.exponential_quantiles()
     spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))
     value = np.maximum(quantiles * (0.5 + spread) - 0.8 * shift, 0.0)

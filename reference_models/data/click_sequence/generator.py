@@ -1,8 +1,8 @@
-"""Generate a sequence log's events: the same bytes with any chunks of users and any number of threads.
+"""Generate a sequence log's events: the same bytes whatever the number of users made at a time and of threads.
 
-A row of the store is an event: `labels` is 1 for a click, `dense` is the time (the number of the user's earlier
-events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window
-by user, and each user's in order of time. The evaluation split follows the training split.
+A row of the dataset is an event: `labels` is 1 for a click, `dense` is the time (the number of the user's earlier
+events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window by
+user, and each user's in order of time. The evaluation split follows the training split.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order; see
 `click_log.tables`.
@@ -51,8 +51,8 @@ class Window:
 
 
 def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_windows: int) -> Iterator[Window]:
-    """Yield the time windows of users first_user to last_user - 1 in order, each generated from the labels of earlier
-    windows."""
+    """Yield the time windows of users first_user to last_user - 1 in order. The labels of earlier windows determine
+    the click probabilities of each window."""
     per_window, users = teacher.events_per_window, np.arange(first_user, last_user, dtype=np.uint64)
     num_events = num_windows * per_window
     drawn = np.empty((len(users), num_events), np.int64)
@@ -85,7 +85,7 @@ def _words(key: int, users: Words, first_event: int, num_events: int) -> list[Wo
 
 
 def _draw_favourites(teacher: SequenceTeacher, users: Words) -> NDArray[np.int64]:
-    """Return the favourite classes of each user, all different: int64 [U, num_favourites]."""
+    """Return the favourite latent classes of items of each user, all different: int64 [U, num_favourites]."""
     num_classes = teacher.terms.shape[-1]
     index = users[:, None] * np.uint64(num_classes) + np.arange(num_classes, dtype=np.uint64)
     words = np.asarray(index * stream_offset(1) + counters(teacher.favourite_key, 0, 1, 1), np.uint64)
@@ -108,7 +108,8 @@ def _draw_items(teacher: SequenceTeacher, words: Words, classes: NDArray[np.int6
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return click probability, float64 [N], and label, uint8 [N], of a split's events. No model can rank better."""
+    """Return the click probability, float64 [N], and the label, uint8 [N], of each of a split's N events. No model
+    can rank the events better than these probabilities do."""
     teacher = build_teacher(data)
     first, size = _place(data, split)
     logits, labels = np.empty(size, np.float32), np.empty(size, np.uint8)
@@ -121,8 +122,8 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Return the tasks that generate both splits of a sequence log, each of `chunk_users` users, and the function
-    that does a task.
+    """Return the tasks that generate both splits of a sequence log, each a range of `chunk_users` users, and the
+    function that yields a task's events.
 
     The data's bytes do not depend on `chunk_users`. Raises ConfigError for a definition that no sequence log can
     have.
@@ -158,6 +159,6 @@ def _num_windows(data: DataConfig, teacher: SequenceTeacher) -> int:
 
 
 def _place(data: DataConfig, split: str) -> tuple[int, int]:
-    """Return a split's first row, counted over both splits, and its number of rows."""
+    """Return the number of a split's first row, counted over both splits, and the split's number of rows."""
     train, evaluation = data.train_samples or 0, data.eval_samples or 0
     return (0, train) if split == "train" else (train, evaluation)

@@ -1,4 +1,5 @@
-"""Define the DataSpec of generated sequences of clicks. Imports neither torch nor numpy."""
+"""Define the DataSpec (functions that generate and check the data) of logs of users' clicks. Imports neither torch
+nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

@@ -21,10 +21,11 @@ from reference_models.data.click_log.counter import derive_key, hash_range
 from reference_models.process.errors import ConfigError
 
 MAX_EVENTS = 1 << 20
-"""Most events of a user in all windows: the events' random counters then differ, and times are exact in float32."""
+"""Maximum number of events of a user in all windows together: the events' random counters then differ, and their
+times are exact in float32."""
 MAX_USERS = 1 << 40
 NUM_TABLES = 3
-"""Number of columns of ids of an event, each with an embedding table: item, user, item's artist."""
+"""Number of ids of an event, each with an embedding table: the item, the user, and the item's artist."""
 ITEM, USER, ARTIST = range(NUM_TABLES)
 Scale = Annotated[float, Meta(ge=0, le=100)]
 Weight = Annotated[float, Meta(ge=-100, le=100)]
@@ -35,13 +36,13 @@ class SequenceParameters:
     """Section [data.parameters] of a generated log of users' sequences of events."""
 
     events_per_window: PositiveCount
-    """Events of every user in a time window; only events before the window influence clicks in it."""
+    """Number of events of every user in a time window; only events before the window influence clicks in it."""
     num_classes: Annotated[int, Meta(ge=2, le=256)]
     """Number of latent classes of artists, and so of their items."""
     num_favourites: PositiveCount
-    """Number of favourite classes of a user."""
+    """Number of latent classes of items that a user favours."""
     favourite_share: Annotated[float, Meta(ge=0, le=1)]
-    """Share of a user's events whose item is of a favourite class."""
+    """Share of a user's events whose item is of a latent class that the user favours."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """Zipf exponent of the popularity of a class's items, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
@@ -69,27 +70,30 @@ class SequenceTeacher:
     num_users: int
     events_per_window: int
     favourite_threshold: int
-    """Share of a user's events whose item is of a favourite class, in 2**16-ths."""
+    """Share, in 2**16-ths, of a user's events whose item is of a latent class that the user favours."""
     num_favourites: int
     effect: NDArray[np.float32]
-    """Addend of the click logit for each of n items, without history: float32 [n]."""
+    """Number that each of n items adds to the click logit by itself, apart from the user's history: float32 [n]."""
     artist: NDArray[np.int64]
     """Artist of each of n items: int64 [n]."""
     items: NDArray[np.int64]
-    """Items sorted by latent class, within a class by falling popularity: int64 [n]."""
+    """Item ids, sorted by latent class, within a class by falling popularity: int64 [n]."""
     first_item: NDArray[np.int64]
     """First index in `items` of each of 2**12 equal slices of a latent class's probability, by `tables.inverse_zipf`:
     int64 [classes, 2**12]."""
     num_items: NDArray[np.int64]
-    """Number of `items` in each of 2**12 equal slices of a latent class's probability: int64 [classes, 2**12]."""
+    """Number of entries of `items` in each of 2**12 equal slices of a latent class's probability: int64 [classes,
+    2**12]."""
     terms: NDArray[np.float32]
-    """Addends of the click logit by an earlier event's age (K events), click (no, yes) and item's class, and by the
-    present item's class: float32 [K, 2, C, C] of C latent classes."""
+    """Number that each of the user's last K earlier events adds to the click logit of an event: float32 [K, 2, C, C].
+    The axes are the earlier event's age, its click (no, yes), the latent class of its item, and that of the present
+    item."""
     favourite_key: int
 
 
 def parse_parameters(data: DataConfig) -> SequenceParameters:
-    """Read [data.parameters] of a sequence log, check the dataset's sizes. Raises ConfigError naming the field."""
+    """Read [data.parameters] of a sequence log, and check the dataset's sizes. Raises ConfigError naming the wrong
+    field."""
     made = read_section("data.parameters", data.parameters, SequenceParameters)
     if len(data.num_embeddings or ()) != NUM_TABLES or data.multi_hot != (1,) * NUM_TABLES:
         raise ConfigError(
@@ -121,8 +125,8 @@ def parse_parameters(data: DataConfig) -> SequenceParameters:
 
 
 def build_teacher(data: DataConfig) -> SequenceTeacher:
-    """Build the teacher of a sequence log, a pure function of its definition. Raises ConfigError for a wrong
-    definition."""
+    """Build the hidden teacher (tables that determine click probabilities) of a sequence log, a pure function of the
+    log's definition. Raises ConfigError for a wrong definition."""
     made, seed = parse_parameters(data), data.seed or 0
     num_items, num_users, num_artists = data.num_embeddings or (0, 0, 0)
     artist = _deal_artists(derive_key(seed, 2), num_items, num_artists)
@@ -152,7 +156,8 @@ def build_teacher(data: DataConfig) -> SequenceTeacher:
 
 
 def _deal_artists(key: int, num_items: int, num_artists: int) -> NDArray[np.int64]:
-    """Return each item's artist, dealt out in random order, so that every artist has items: int64 [num_items]."""
+    """Return the artist of each item, int64 [num_items]: items are dealt out in random order, so that every artist
+    has some."""
     order = np.argsort(hash_range(key, 0, num_items), kind="stable")
     artists = np.empty(num_items, np.int64)
     artists[order] = np.arange(num_items) % num_artists

@@ -1,4 +1,5 @@
-"""Parse a column's cells as numbers, labels and times, alike for `init`, `data prepare` and `data predict`."""
+"""Parse a column's cells as numbers, labels and times, alike for the commands `init`, `data prepare` and `data
+predict`."""
 
 import re
 from datetime import UTC, date, datetime
@@ -36,8 +37,8 @@ EXPECTED_TIME = "a number, or a time such as 2026-01-31, 2026-01-31 23:59:59 or 
 
 
 def mark_bad_bytes(text: str) -> str:
-    """Return text in which BAD_TEXT and two hexadecimal digits stand for each byte that was not UTF-8 and was decoded
-    to a surrogate ("surrogateescape")."""
+    """Return text in which the character BAD_TEXT and two hexadecimal digits stand for each byte that was not UTF-8
+    and was decoded to a surrogate ("surrogateescape")."""
     return re.sub("[\udc80-\udcff]", lambda found: f"{BAD_TEXT}{ord(found[0]) - 0xDC00:02x}", text)
 
 
@@ -52,8 +53,8 @@ def show_cell(cell: object) -> str:
 
 
 def to_text(column: pa.Array) -> pa.Array:
-    """Return a column of text or bytes as strings; BAD_TEXT and two hexadecimal digits stand for each byte that is
-    not UTF-8."""
+    """Return a column of text or bytes as strings; the character BAD_TEXT and two hexadecimal digits stand for each
+    byte that is not UTF-8."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not is_text(column.type):
@@ -117,10 +118,10 @@ def parse_words(column: pa.Array) -> NDArray[np.float64]:
 
 def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int64], NDArray[np.bool_], bool]:
     """Return the times in a column of text in nanoseconds since 1970 [n], a mask [n] of cells that are no times, and
-    whether the times name a zone.
+    whether the times name a time zone.
 
-    Times without a zone are compared as written, times with a zone as instants; `has_zone` says which kind the column
-    has, so that a cell of the other kind is no time. None takes the kind of the first cell.
+    Times without a zone are compared as written, times with a zone as instants. `has_zone` says which of the two the
+    column must hold: a cell of the other kind is no time. With None the column's first time decides.
     """
     column = compute.utf8_trim(column, BLANKS)
     if has_zone is None:
@@ -175,19 +176,21 @@ def to_instant(found: date) -> int | None:
 
 
 def hold_unsorted_dates(column: pa.Array) -> bool:
-    """Return whether all cells of a column are dates with the year last, which do not sort as text."""
+    """Return whether all cells of a column are dates with the year last, such as 31/01/2026, whose order as text is
+    not their order in time."""
     return compute.all(compute.match_substring_regex(column, _YEAR_BEHIND)).as_py() is True
 
 
 def explain_time(cell: object) -> str:
-    """Return the description, for an error message, of the times that are expected in place of `cell`."""
+    """Return a description of the times that a column may hold, for the error message about its cell `cell`."""
     if isinstance(cell, str) and _DAY_FIRST.fullmatch(cell.strip()):
         return f"{EXPECTED_TIME}; day and month in this order do not sort, and may be exchanged"
     return EXPECTED_TIME
 
 
 def is_number_or_time(cell: str) -> bool:
-    """Return whether a cell of a text file is a number or a date, as hardly any column's name is."""
+    """Return whether a cell of a text file is a number or a date: if a first line has such cells, it is hardly a
+    header."""
     cell = cell.strip()
     return bool(_NUMBER_CELL.fullmatch(cell)) or (len(cell) >= 10 and parse_time(cell) is not None)
 

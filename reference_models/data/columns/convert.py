@@ -1,4 +1,5 @@
-"""Convert a batch of a file's rows to labels, numbers and category values; malformed rows are left out and named."""
+"""Convert a batch of a file's rows to labels, numbers and category values. Malformed rows are left out, with a
+reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,8 @@ from reference_models.data.columns.parameters import ColumnsParameters, DenseCol
 from reference_models.process.errors import DatasetError
 
 _MOST_PARTS = 1 << 16
-"""Most parts, empty ones included, between separators of a cell; a cell with more is refused before it is split."""
+"""Maximum number of parts, empty ones included, between a cell's separators; a cell with more is refused before it is
+split."""
 MISSING = 0
 """Hash value of an empty cell in a category column; no other cell has this hash."""
 _MISSING_SHARES = pa.array([cell for cell in NULLS if cell.lower() != "nan"])
@@ -43,7 +45,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Times:
-    """Times of n rows: sortable int64 or float64 [n], and whether they are dates (instants) and name a time zone."""
+    """Times of n rows as numbers that sort, int64 or float64 [n], whether they are dates rather than numbers, and
+    whether the dates name a time zone."""
 
     values: NDArray[Any]
     is_date: bool
@@ -52,12 +55,13 @@ class Times:
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Batch of n rows of a user's file; rows marked in `is_wrong` are left out, the first of these with `reasons`."""
+    """Batch of n rows of a user's file. Malformed rows are marked in `is_wrong` and left out; `reasons` has the
+    reasons of the first of them."""
 
     path: Path
     columns: pa.RecordBatch
     numbers: NDArray[np.int64]
-    """Numbers [n] of the batch's rows in the file, from 1."""
+    """Row numbers [n] of the batch's rows, counted in the file from 1."""
     is_wrong: NDArray[np.bool_] = field(init=False)
     reasons: dict[int, str] = field(default_factory=dict)
     """Reasons why the first malformed rows are left out, by position in the batch."""
@@ -232,10 +236,11 @@ class ColumnBatch:
         )
 
     def times_of(self, name: str, known: Times | None) -> Times:
-        """Return the times of the batch's rows; rows without a time are left out. `known` are times of earlier rows.
+        """Return the times of the batch's rows; rows without a time are left out.
 
-        Numbers stay as they are, dates and times become instants. Raises DatasetError for a column of a type other
-        than dates, times, numbers or text.
+        Numbers stay as they are, dates and times become instants. `known`, the times of earlier rows, decides whether
+        text is read as numbers or as dates, and with which kind of zone; None for a file's first rows. Raises
+        DatasetError for a column of a type other than dates, times, numbers or text.
         """
         column = self._column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -307,7 +312,8 @@ def convert(batch: ColumnBatch, given: ColumnsParameters) -> tuple[NDArray[Any],
 
 
 def read_dense(batch: ColumnBatch, given: ColumnsParameters) -> NDArray[np.float64]:
-    """Return the dense features of a batch [n, max(1, D)], NaN where missing; zeros if the definition has none."""
+    """Return the dense features of a batch [n, max(1, D)], NaN where missing; one column of zeros if the definition
+    has no dense features."""
     numbers = [batch.numbers_of(column) for column in given.dense]
     return np.stack(numbers or [np.zeros(len(batch.numbers))], axis=1)
 
@@ -323,7 +329,8 @@ def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool
 
 
 def _ids(values: pa.Array) -> pa.Array:
-    """Return ids as texts; whole numbers that are stored as floating point have no fraction: '7' for 7.0."""
+    """Return ids as texts. If all numbers of a floating-point column are whole, they have no fraction: '7' for
+    7.0."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
@@ -354,7 +361,7 @@ def _hash(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def hash_texts(texts: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Return BLAKE2b hashes of texts, 64 bits, little-endian, never MISSING (0) except for empty text."""
+    """Return 64-bit BLAKE2b hashes of texts, little-endian. Only empty text has the hash MISSING (0)."""
     digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
     hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
     hashes[hashes == MISSING] = 1

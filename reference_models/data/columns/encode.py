@@ -1,4 +1,4 @@
-"""Encode a new file's rows as a trained model expects them, by dictionaries stored with its training data."""
+"""Encode a new file's rows as a trained model expects them, by the dictionaries stored with its training data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from reference_models.process.errors import DatasetError
 
 _MOST_ROWS = 1 << 16
 _NUM_NAMED = 10
-"""Most malformed rows of a file whose reasons are recorded; all malformed rows are counted."""
+"""Maximum number of malformed rows of a file whose reasons are recorded; all malformed rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Well-formed rows of an encoded file: row numbers from 1 int64 [n], dense features float32 [n, D], ids int32
-    [n, L]."""
+    """Well-formed rows of an encoded file: row numbers from 1 int64 [n], dense features float32 [n, D], the L ids of
+    each row int32 [n, L]."""
 
     rows: NDArray[np.int64]
     dense: NDArray[np.float32]
@@ -39,8 +39,8 @@ def encode_file(
     """Yield the rows of a file, encoded with the ids of the dataset in `folder`; the file needs no label and no time.
 
     Values not seen in training have id 0, as in evaluation. Malformed rows are left out; at the end DatasetError is
-    raised if they are more than MAX_MALFORMED of all. Raises DatasetError also for a dataset without dictionaries, or
-    with damaged ones, ConfigError for a column that the file lacks.
+    raised if their share of all rows exceeds MAX_MALFORMED. Raises DatasetError also for a dataset without
+    dictionaries, or with damaged ones, ConfigError for a column that the file lacks.
     """
     given = read_parameters(data)
     manifest = read_manifest(folder)

@@ -1,7 +1,7 @@
 """Read the needed columns of a user's file in batches, from text, JSON lines or Parquet, in bounded memory.
 
-`init`, `data prepare` and `data predict` read all files here. Cells of text and of JSON are strings, null if empty;
-cells of Parquet have the file's types.
+The commands `init`, `data prepare` and `data predict` read all files by this module. Cells of text and of JSON are
+strings, null if empty; cells of Parquet have the file's types.
 """
 
 import json
@@ -33,18 +33,21 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 
 PARQUET_MAGIC = b"PAR1"
 MAX_CELL_BYTES = 1 << 20
-"""Most bytes of a cell, and of a row of text, in a user's file; larger ones are refused."""
+"""Maximum number of bytes of a cell, and of a row of text, in a user's file; larger ones are refused."""
 _PIECE_BYTES = 1 << 25
-"""Most bytes of the cells of a batch, even from a small (compressed) file."""
+"""Maximum number of bytes of all cells of a batch together, even from a small (compressed) file."""
 _BATCH_ROWS = 1 << 16
 _BUFFER_BYTES = 1 << 18
 _MAX_PART_BYTES = 1 << 29
 _DELTA_ROWS = 256
-"""Most rows per batch of a Parquet file with delta-encoded text, which may be far longer decoded than in the file."""
+"""Maximum number of rows per batch of a Parquet file with delta-encoded text, which may be far longer decoded than in
+the file."""
 _VALUE_BYTES = 16
-"""Least bytes of memory that a Parquet value takes while it is decoded, however few it has in the file."""
+"""Least number of bytes of memory that a Parquet value takes while it is decoded, however few it takes in the
+file."""
 _MAX_WRONG = 100_000
-"""Most rows of text with a wrong number of columns in a block; a file with more in one block is refused."""
+"""Maximum number of rows with a wrong number of columns in a block of text; a file with more in one block is
+refused."""
 _STRADDLES = "straddling"
 # While reading, pyarrow would catch SIGINT and SIGTERM itself, and loses some. A block takes only milliseconds.
 pa.enable_signal_handlers(False)
@@ -52,7 +55,8 @@ pa.enable_signal_handlers(False)
 
 @dataclass(slots=True)
 class ColumnFile:
-    """File of columns (text, JSON lines, Parquet): iterate over `batches` once; then `source` describes it."""
+    """File of columns (text, JSON lines, Parquet). Its rows are read once, by `batches`; after that `source` has the
+    file's size and sha256."""
 
     path: Path
     needed: Sequence[str] | None = None
@@ -70,7 +74,8 @@ class ColumnFile:
     _num_rows: int = 0
     """Row number, counted from 1 in the file, of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
-    """Rows of text left out (a wrong number of columns, no JSON object), and the reasons, not reported yet."""
+    """Row numbers of the rows of text left out (a wrong number of columns, no JSON object) that `take_wrong_rows` has
+    not returned yet, with the reasons."""
     _unpassed: list[int] = field(default_factory=list)
     """Row numbers of rows of text that were left out (a wrong number of columns, no JSON object) after the last row
     that `number_rows` has numbered."""
@@ -125,8 +130,8 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return, for rows up to number `last`, the reasons why they were left out (number of columns, no JSON
-        object); each reason is returned once."""
+        """Return, for rows up to number `last`, the reasons why they were left out (a wrong number of columns, no
+        JSON object); each reason is returned once."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
@@ -224,7 +229,8 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return Parquet columns of text to read dictionary-encoded. Raises DatasetError for large row groups."""
+        """Return the names of the Parquet columns of text to read dictionary-encoded: those that are so encoded in
+        the file, and nowhere delta-encoded. Raises DatasetError for a column with too many bytes in a row group."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta
@@ -274,7 +280,8 @@ class ColumnFile:
 
 
 def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
-    """Return the number of a Parquet file's rows to decode at a time, by the row group with most bytes per row."""
+    """Return the number of a Parquet file's rows to decode at a time, chosen for the row group that has the most
+    bytes per row."""
     row_bytes = 8 * len(needed)
     wanted = {*needed}
     for group in range(file.num_row_groups):
@@ -289,8 +296,8 @@ def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
 
 
 def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str, int, bool, bool]]:
-    """Yield, for each chunk of the named Parquet columns, its column's name, its bytes uncompressed, and whether it
-    uses dictionary and delta encoding."""
+    """Yield, for each column chunk of the named Parquet columns, the column's name, the chunk's uncompressed bytes,
+    whether it is dictionary-encoded, and whether it is delta-encoded."""
     parts = map(file.metadata.row_group, range(file.num_row_groups))
     for chunk in (part.column(place) for part in parts for place in range(part.num_columns)):
         if chunk.path_in_schema in names:
@@ -317,6 +324,6 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def _read_begin(path: Path) -> bytes:
-    """Read a file's first bytes, uncompressed."""
+    """Return a file's first 4096 bytes, uncompressed, which tell its format."""
     with TextSource(path).opened() as file:
         return file.read(4096)

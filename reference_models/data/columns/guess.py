@@ -1,7 +1,7 @@
 """Guess the roles of a file's columns (label, dense, sparse, time) from its first rows, for `init --from-columns`.
 
-The definition that `init` writes has each guess with its reason. Rows and cells are read as `data prepare` reads
-them.
+The benchmark definition that `init` writes says the reason of each guess. Rows and cells are read as by `data
+prepare`.
 """
 
 import re
@@ -60,19 +60,20 @@ _IDS = (
 _NUMBERED_CATEGORY = re.compile(r"(C|cat|categorical)_?[0-9]+")
 """Pattern of generic names of category columns, such as C1 or cat_2, as in files of Criteo or Avazu."""
 _TYPES = ("token", "float", "token_seq", "float_seq")
-"""Types after a colon at the end of column names in RecBole's files."""
+"""Types that RecBole's files have after a colon at the end of column names, such as user_id:token."""
 _FEW, _MANY = 50, 1000
 _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
-"""Least number in a column of times that may be a date such as 20260131, or seconds since 1970."""
+"""Least number for which a column of times is taken for dates such as 20260131, or for seconds since 1970."""
 _LARGEST_NUMBER = 2**53
 """Largest whole number that a column of amounts may hold: larger numbers, which doubles cannot represent, are ids."""
 _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
-"""Pattern of numbers with grouped digits, to format with the decimal mark and the group mark."""
+"""Template, for `str.format`, of the pattern of numbers with grouped digits; the arguments are the decimal mark and
+the mark between groups."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix of a malformed row's reason if the number of rows read already includes the row (as for text that is not
-UTF-8)."""
+"""Prefix of the reason of a malformed row that is counted among the rows already read, such as a row whose text is
+not UTF-8; a row that the reader left out itself is not."""
 _PLAIN = (".", "")
 """Default marks in numbers of text: "." before the fraction, none between thousands. Numbers of a label's column must
 have these marks."""
@@ -95,7 +96,8 @@ class Look:
     marks: tuple[str, str] = _PLAIN
     """Marks in the column's numbers: before the fraction, and between groups of digits."""
     odd: str = ""
-    """Description of the few cells, at most a tenth, that make the column text, not numbers; empty if none do."""
+    """Description of the few cells, at most a tenth, that are no numbers, in a column that is therefore text; empty
+    for other columns."""
 
     @property
     def values(self) -> pa.Array:
@@ -116,12 +118,12 @@ class Look:
 
 @dataclass(slots=True)
 class Guess:
-    """Guessed section [data] of a definition, and the reason of each guess by key of [data.parameters] and position
-    in lists of columns."""
+    """Guessed section [data] of a benchmark definition. `reasons` has the reason of each guess, by key of
+    [data.parameters] and, for lists of columns, by position in the list."""
 
     data: dict[str, Any]
     num_rows: int
-    """Rows of the file: exact for Parquet, estimated from the size for text that was read in part."""
+    """Number of rows of the file: exact for Parquet, estimated from the size for text that was read in part."""
     num_read: int
     """Number of the file's first rows that were examined."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
@@ -138,9 +140,9 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess section [data] of a definition for a dataset `name` from the first rows of a file.
 
-    `given` are the keys of [data.parameters] that the user has given, of these: label, positive, positive_from,
-    soft_labels, names, delimiter, split, time. Raises DatasetError for a file that is empty, cannot be read, or
-    has no label or no category column; ConfigError if the given label or time is no column.
+    `given` has those keys of [data.parameters] that the user set, out of label, positive, positive_from, soft_labels,
+    names, delimiter, split and time. Raises DatasetError for a file that is empty, cannot be read, or has no label or
+    no category column; ConfigError if the user's label or time is no column.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
@@ -179,8 +181,8 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
 
 
 def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
-    """Return a file's first rows without those that `data prepare` leaves out, and the number of all its rows, which
-    is estimated for text that is read in part."""
+    """Return a file's first rows, without the malformed rows that `data prepare` leaves out, and the number of all
+    rows of the file, which is estimated for text that is read in part."""
     batches: list[pa.RecordBatch] = []
     wrong: list[str] = []
     num_rows, num_bytes, is_whole = 0, 0, True
@@ -207,8 +209,8 @@ def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
 
 
 def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Table:
-    """Return a file's first rows `head` without rows that are not UTF-8; the first such row's reason is added to
-    `wrong`."""
+    """Return a file's first rows `head` without rows whose text is not UTF-8. The reason of the first such row is put
+    before the reasons in `wrong`."""
     is_bad = np.zeros(head.num_rows, np.bool_)
     for name in head.column_names:
         column = head.column(name).combine_chunks()
@@ -226,7 +228,7 @@ def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Tab
 
 
 def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch of rows with its dictionary-encoded columns decoded, and its bytes as text."""
+    """Return a batch of rows with dictionary-encoded columns decoded, and with bytes decoded to text."""
     columns = []
     for column in batch.columns:
         cells = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -235,7 +237,8 @@ def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def look_at(name: str, column: pa.Array) -> Look:
-    """Return the properties of a column's cells, of which a share of up to MAX_MALFORMED may be malformed."""
+    """Return the properties of a column's cells. A column of numbers or times may have malformed cells, up to the
+    share MAX_MALFORMED."""
     nothing = np.empty(0)
     if is_list(column.type):
         return Look(name, "list" if column.null_count < len(column) else "empty", column, nothing)
@@ -311,7 +314,8 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
 
 
 def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
-    """Return the error for a given label column that does not distinguish two values."""
+    """Return the error for a column that the user, or the column's name, declares the label, but that does not tell
+    two values apart."""
     if is_list(look.cells.type):
         return DatasetError(
             f"{path}: column {look.name!r} holds lists, expected one label a row. Name another column with --set "
@@ -351,7 +355,7 @@ def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
 
 
 def _take_label(look: Look, guess: Guess) -> bool:
-    """Make a column the label of the guess if it distinguishes two values; return whether it does."""
+    """Set the guessed label to a column if the column distinguishes two values; return whether it does."""
     parameters, reasons = guess.data["parameters"], guess.reasons
     is_soft = parameters.get("soft_labels") is True
     if is_list(look.cells.type) or look.type == "empty":
@@ -431,7 +435,8 @@ def _there(look: Look) -> NDArray[np.float64]:
 
 
 def _is_time(look: Look) -> bool:
-    """Return whether a column is a time: dates, or, by the column's name, numbers that rise or are large."""
+    """Return whether a column holds times: dates; or, in a column with a usual name of times, numbers that rise or
+    are large."""
     if look.type != "number" or look.base_name not in _TIMES:
         return look.type == "time"
     numbers = _there(look)
@@ -439,7 +444,8 @@ def _is_time(look: Look) -> bool:
 
 
 def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, guess: Guess) -> None:
-    """Guess how rows are split for evaluation, by time or by order; a given `split` and `time` are kept."""
+    """Guess how rows are split for evaluation, by time or by order; `split` and `time` are the user's, None if not
+    set."""
     parameters = guess.data["parameters"]
     parameters["split"] = split or "fraction"
     if split not in (None, "time"):
@@ -458,8 +464,8 @@ def _guess_time(looks: Sequence[Look], split: str | None, time: str | None, gues
 
 
 def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> str | None:
-    """Return the reason to leave a column out of the features, such as one value only, or another value in every row;
-    None for a useful column."""
+    """Return the reason to leave a column out of the features, such as one value in all rows, or a different value in
+    every row; None for a useful column."""
     if look.name == parameters.get("time"):
         return "the time"
     if look.type == "empty":

@@ -1,7 +1,7 @@
-"""Read JSON lines, an object of one sample per line, to batches of columns of strings and lists of strings.
+"""Read JSON lines, an object of one sample per line, into batches of columns of strings and lists of strings.
 
-A block whose lines `msgspec` validates is cut into values by the places of its punctuation, all lines at once;
-unusual blocks are read line by line.
+A block of lines that `msgspec` finds valid is cut into values at its punctuation, all lines at once; blocks with
+unusual lines are read line by line.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,24 +20,27 @@ from reference_models.process.errors import DatasetError
 _LOOKED_AT = 1000
 """Number of a JSON-lines file's first lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Most values (lines times columns) that are made of JSON lines at a time: bounds memory even for short lines that
-lack most of many columns."""
+"""Maximum number of values (lines times columns) read from JSON lines at a time: bounds memory even for short lines
+that lack most of many columns."""
 _MOST_LAYOUTS = 32
-"""Most different orders of keys in a block of JSON lines; with more, the block is read line by line."""
+"""Maximum number of different orders of keys in a block of JSON lines; a block with more is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
 _QUOTE, _COMMA, _OPEN, _CLOSE, _NULL, _BLANK, _ESCAPE = b'",{}n \\'
 _MOST_KEY_BYTES = 1 << 10
-"""Most bytes of a JSON key with blanks around it; with more, the block of lines is read line by line."""
+"""Maximum number of bytes of a JSON key and the blanks around it; a block of lines with a longer key is read line by
+line."""
 _MOST_BLANKS = 8
-"""Most blanks before or after a JSON value; with more, the block of lines is read line by line."""
+"""Maximum number of blanks before or after a JSON value; a block of lines with more is read line by line."""
 
 
 class _Object(msgspec.Struct):
-    """Type of any JSON object, as which msgspec validates a line; members are discarded."""
+    """Type of any JSON object, by which msgspec checks that a line is an object; the object's members are
+    discarded."""
 
 
 class JsonLines:
-    """Reader of a file of JSON lines. A value is its text in the file, numbers as written; null is missing."""
+    """Reader of a file of JSON lines. Values are returned as text, numbers as written in the file; null is a missing
+    value."""
 
     def __init__(self, path: Path, text: Utf8Text, leave_out: Callable[[int, str], None]) -> None:
         self._path, self._text, self._leave_out = path, text, leave_out
@@ -51,7 +54,8 @@ class JsonLines:
         or lists of lists. Both are in the order of the file's first lines."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the lines in batches of the columns `names`; lines that are no object are reported to `leave_out`."""
+        """Yield the lines in batches of the columns `names`. The number of a line that is no object, and why it is
+        left out, are passed to the function `leave_out`."""
         block, self._ahead = self._ahead, b""
         lists: set[int] = set()
         while block:
@@ -64,7 +68,8 @@ class JsonLines:
             block = self._read_block()
 
     def _cut(self, block: bytes, names: Sequence[str], lists: set[int]) -> list[pa.Array] | None:
-        """Return the columns `names` of a block of JSON lines, all lines at once; None if a line is unusual."""
+        """Return the columns `names` of a block of JSON lines, all lines at once; None if a line is so unusual that
+        the block must be read line by line."""
         block = block.replace(b"\r\n", b"\n")
         if b"\r" in block:
             return None
@@ -131,7 +136,8 @@ class JsonLines:
 
 
 def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
-    """Yield pieces of a block of `num_lines` lines, each line with its line feed."""
+    """Yield successive pieces of a block, each of `num_lines` lines with their line feeds, the last of the remaining
+    lines."""
     if block.count(b"\n") <= num_lines:
         yield block
         return
@@ -142,10 +148,11 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
 
 
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return begins and ends of the values of keys `names` in valid JSON lines, both [lines, names]; -1 if missing.
+    """Return where the values of the keys `names` begin and end in valid JSON lines, both [lines, names]; -1 if
+    missing.
 
-    Returns None if a line has blanks around it, many blanks in it, or a key twice, or if lines have many different
-    orders of keys.
+    Returns None for lines that must be read one by one: with blanks around a line, many blanks in it, or a key twice,
+    or with many different orders of keys.
     """
     # Lengths stay: escaped characters are masked, so that every quote begins or ends a text.
     shown = block.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in block else block
@@ -219,7 +226,8 @@ def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | None, int]:
-    """Return the JSON key at `start` (None if there is none), and the number of bytes from there to its value."""
+    """Return the JSON key between `start` and `stop` (None if there is none), and the number of bytes from `start` to
+    the key's value."""
     begin = shown.find(b'"', start, stop)
     end = shown.find(b'"', begin + 1, stop)
     colon = shown.find(b":", end, stop)
@@ -232,8 +240,8 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the JSON lines that have the first line's keys: every member begins with the same bytes as
-    in the first line, over the length of its key, which is in `lengths`."""
+    """Return a mask [n] of the JSON lines that have the first line's keys in the same order. `cells` are the places
+    where members begin, `lengths` the first line's lengths of keys, over which the bytes must be equal."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -248,7 +256,8 @@ def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int
 def _without_blanks(
     text: NDArray[np.uint8], begins: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return begins and ends of JSON values without the blanks around them; None if there are too many blanks."""
+    """Return begins and ends of JSON values without the blanks around them; None if a value has more than
+    _MOST_BLANKS."""
     is_there = begins >= 0
     for _ in range(_MOST_BLANKS):
         before, behind = is_there & (text[begins] <= _BLANK), is_there & (text[stops - 1] <= _BLANK)
@@ -261,8 +270,8 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return an Arrow column for each column of JSON values, which lie between `starts` and `ends` [n, columns];
-    `lists` are the numbers of columns that hold lists."""
+    """Return an Arrow column for each column of JSON values, which lie between `starts` and `ends` [n, columns].
+    `lists` has the numbers of the columns in which lists were found, and gets those found in this block."""
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)

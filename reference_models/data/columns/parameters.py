@@ -12,7 +12,8 @@ from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
 
 MAX_IDS = 1 << 16
-"""Most ids of a sample, over all category columns: each id takes memory in every row, even where cells have fewer."""
+"""Maximum number of ids of a sample, over all category columns: each id takes memory in every row, even where cells
+have fewer."""
 T = TypeVar("T")
 
 
@@ -23,12 +24,12 @@ class DenseColumn:
     column: str
     """Name of the dense feature's column in the files."""
     transform: Literal["as_is", "log1p", "standardised"] = "as_is"
-    """Transform of the numbers. `log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, divided by
-    the standard deviation, of the training rows."""
+    """Transform of the numbers. `log1p`: log(1 + x), negative numbers as 0. `standardised`: the number less the mean
+    of the training rows, divided by their standard deviation."""
     decimal: Literal[".", ","] = "."
-    """Mark before the fraction of the column's numbers, in text."""
+    """Mark before the fraction in the column's numbers, where these are text."""
     thousands: Literal["", ",", ".", " ", "'"] = ""
-    """Mark between groups of three digits of the column's numbers, in text."""
+    """Mark between groups of three digits in the column's numbers, where these are text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,21 +39,24 @@ class SparseColumn:
     column: str
     """Name of the sparse feature's column in the files."""
     min_count: PositiveCount = 1
-    """Least occurrences in the training rows of a category value with its own id; rarer values share id 0."""
+    """Least number of occurrences in the training rows for which a category value gets its own id; rarer values share
+    id 0."""
     rows: Annotated[int, Meta(ge=2)] | None = None
-    """Rows of the embedding table, if ids are hashes of values instead of numbers in a dictionary."""
+    """Number of rows of the embedding table, if ids are hashes of the values instead of their numbers in a
+    dictionary."""
     separator: Annotated[str, Meta(min_length=1)] | None = None
     """Separator of the ids in a cell of text that has several ids."""
     max_ids: PositiveCount = 1
-    """Most ids of a cell of the column; id 0 pads cells with fewer. Lists of Parquet and JSON need no separator."""
+    """Maximum number of ids in a cell of the column; id 0 pads cells with fewer. Lists of Parquet and JSON need no
+    separator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsParameters:
-    """Roles of the files' columns, and the split of rows. Changing any of it makes another dataset.
+    """Roles of the files' columns, and the split of rows. Any change of these parameters makes another dataset.
 
-    A missing number is 0, or the mean if it is standardised; a missing category is id 0. Rows without a label are
-    left out.
+    A missing number is 0, or the mean if its column is standardised; a missing category is id 0. Rows without a label
+    are left out.
     """
 
     label: str
@@ -61,8 +65,8 @@ class ColumnsParameters:
     """Whether labels are shares from 0 to 1 that are trained on as they are: a sample counts as a 1 by its share, and
     as a 0 by the rest."""
     positive_from: float | None = None
-    """Least number in the label's column with label 1; smaller ones are 0: such as 4 for ratings, 1 for counts and
-    for labels -1 and 1."""
+    """Least number in the label's column that means label 1; smaller numbers mean 0. It is 4 for ratings, for
+    example, and 1 for counts and for labels -1 and 1."""
     positive: tuple[str, ...] = ()
     """Cells of the label's column, as text, with label 1, such as `["purchase"]` of events; all others are 0."""
     dense: tuple[DenseColumn, ...] = ()
@@ -74,7 +78,8 @@ class ColumnsParameters:
     training, or only in evaluation, share id 0; the others are numbered. `rows = 1000` instead hashes values to 1000
     rows; `separator = "/", max_ids = 4` reads several ids in a cell."""
     split: Literal["fraction", "time", "files"] = "fraction"
-    """Evaluation rows: the last (`fraction`), the latest, after sorting by time (`time`), or --eval's (`files`)."""
+    """Choice of the evaluation rows: the last rows (`fraction`), the latest rows after sorting by time (`time`), or
+    the rows of the files after --eval (`files`)."""
     eval_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     """Share of the files' rows for evaluation, except with split = `files`. Rows of equal times stay together."""
     time: str | None = None
@@ -88,7 +93,8 @@ class ColumnsParameters:
     """Share, approximate, of the rows to use: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share`
     times 2^64. The hash is of the row's number, counted through all files from 1, or of the cell of `share_by`."""
     share_by: str | None = None
-    """Name of a column, such as the user, by whose values rows are in the `share`: all rows of a value or none."""
+    """Name of a column, such as the user, whose value decides whether a row is in the `share`: all rows of a value
+    are, or none."""
     delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
     """Delimiter of the columns of a text file, such as `"::"`."""
     names: tuple[str, ...] = ()
@@ -104,16 +110,17 @@ class ColumnsParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsSection:
-    """Section [data] of files with your own columns, which determine the number of dense features and tables."""
+    """Section [data] for files with your own columns, which determine the number of dense features and of embedding
+    tables."""
 
     kind: Literal["columns"]
     """Kind of data: prepared from CSV, JSON lines or Parquet."""
     name: str
     """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch of training, checked against the files if given."""
+    """Number of training samples, which are one epoch; checked against the files if given."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation, checked against the files if given."""
+    """Number of samples of an evaluation; checked against the files if given."""
     sha256: str | None = None
     """sha256 that the dataset must have."""
     parameters: dict[str, Any]
@@ -148,7 +155,8 @@ def _write_dates(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_parameters(data: DataConfig) -> ColumnsParameters:
-    """Read the columns' roles in [data.parameters]. Raises ConfigError naming field, given and allowed values."""
+    """Read the columns' roles in [data.parameters]. Raises ConfigError naming the field, its value and the allowed
+    values."""
     return _read(data.parameters)
 
 

@@ -1,4 +1,4 @@
-"""Prepare a dataset from files with a user's own columns: the reader that the passes of a preparation call."""
+"""Prepare a dataset from files with a user's own columns: the reader of such files that `prepared.pipeline` needs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 _MOST_ROWS = 1 << 20
 _JOINED_BYTES = 1 << 22
-"""Bytes of cells up to which small batches of rows are joined to a larger one."""
+"""Number of bytes of cells up to which small batches of rows are joined to a larger one."""
 
 
 def prepare_columns(
@@ -47,7 +47,7 @@ def prepare_columns(
 
 
 class _ColumnReader:
-    """Reader of files with a user's own columns, which the passes of a preparation call."""
+    """Reader of files with a user's own columns, for the preparation of a dataset by `prepared.pipeline`."""
 
     dense_dtype, category_dtype = "float64", "uint64"
     keeps_dictionaries = True
@@ -78,7 +78,7 @@ class _ColumnReader:
         given = self._parameters
         file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
         most = None if given.rows is None else given.rows - self._num_before
-        """Number of the last row to read in the file; None to read all rows."""
+        """Row number of the last row to read in the file; None to read all rows."""
         if most == 0:
             self._file = None
             return
@@ -103,7 +103,8 @@ class _ColumnReader:
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
     def _choose(self, batch: ColumnBatch, share: float) -> NDArray[np.bool_]:
-        """Return a mask [n] of the batch's rows that are in the `share` of rows to use, by hash."""
+        """Return a mask [n] of the batch's rows that the dataset uses: those whose hash is among the `share` of
+        smallest hashes."""
         column = self._parameters.share_by
         if column is None:
             hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
@@ -149,8 +150,8 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches whose ids fit in memory, where each cell of a category column takes as many ids as
-        the column's `max_ids`."""
+        """Yield slices of batches, each of as many rows as have ids that fit in memory, if every cell of a category
+        column holds the column's `max_ids`."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -229,8 +230,8 @@ class _ColumnReader:
 def finish_numbers(
     given: ColumnsParameters, mean: NDArray[np.float64], deviation: NDArray[np.float64]
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """Return the function from dense features as parsed, float64 [n, D], to those stored, float32 [n, D], given mean
-    and standard deviation [D] of training rows."""
+    """Return the function that transforms dense features as parsed, float64 [n, D], to those stored, float32 [n, D].
+    `mean` and `deviation` [D] are those of the training rows, 0 and 1 for columns that are not standardised."""
     is_log = np.array([column.transform == "log1p" for column in given.dense] or [False])
 
     def finish(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -241,7 +242,7 @@ def finish_numbers(
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield successive small batches of rows joined to larger ones, so that a value in many of them is hashed
+    """Yield successive small batches of rows joined to larger ones, so that a value in many small batches is hashed
     once."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

@@ -1,4 +1,5 @@
-"""Define the DataSpec of clicks in files with a user's own columns. Imports no numpy."""
+"""Define the DataSpec (functions that prepare and check the data) of clicks in a user's own columns. Imports no
+numpy."""
 
 from reference_models.data.columns.parameters import ColumnsSection, parse_columns
 from reference_models.data.spec import DataSpec, load

@@ -18,7 +18,8 @@ from reference_models.process.errors import DatasetError
 HEAD_BYTES = 1 << 20
 MAX_COLUMNS = 1 << 14
 DELIMITERS = ("\t", "::", "\x01", ",", ";", "|")
-"""Delimiters of columns that are tried if none is given; of those with equally many columns, the first is taken."""
+"""Delimiters of columns that are tried if the definition names none; of delimiters that make equally many columns,
+the first is taken."""
 _PLACEHOLDER = b"\x1f"
 """Byte that replaces a delimiter of several characters for pyarrow, which splits at one byte."""
 _SNIFFED_ROWS = 50
@@ -43,12 +44,14 @@ _BINARY = (
     (b"\x80\x05", "pickle"),
 )
 _NO_TEXT = bytes(code for code in range(32) if code not in (0, 1, 9, 10, 13, 30, 31))
-"""Control characters that are in no text; zero bytes are allowed, as databases write them for missing values."""
+"""Control characters that occur in no text file; zero bytes are not among them, as databases write these for missing
+values."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Form of a text file of columns: names, delimiter, header, and begin of the rows."""
+    """Form of a text file of columns: the columns' names, the delimiter, whether there is a header, and where rows
+    begin."""
 
     names: tuple[str, ...]
     """Names of the text file's columns, in the order of a row's cells."""
@@ -63,11 +66,12 @@ class TextForm:
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
-    """Detect the form of a text file of columns, also its delimiter if None; `names` are for files without header.
+    """Detect the form of a text file of columns. A `delimiter` of None is detected, too; `names` are for files
+    without header.
 
-    A column without a name before the header's (row names, as R writes them) or after them (a delimiter at the end of
-    each row) is named "". Raises DatasetError, naming the form and a command that converts it, for other than UTF-8
-    text.
+    A column without a name is named "": row names before the first column of the header, as R writes them, or an
+    empty column after the last one, made by a delimiter at the end of each row. Raises DatasetError, naming the form
+    and a command that converts it, for other than UTF-8 text.
     """
     with TextSource(path).opened() as file:
         head = _read_fully(file, HEAD_BYTES)
@@ -100,7 +104,7 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
     """Raise DatasetError if a text file's first line is no header (a name is a number, or most names are values of
-    later rows), or if the file's only column looks like several."""
+    later rows), or if the file's only column seems to be several columns with another delimiter."""
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
@@ -123,8 +127,8 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
 
 
 def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
-    """Raise DatasetError where most cells of a file's only column hold blanks, and no other delimiter: its columns
-    were not told apart."""
+    """Raise DatasetError if most cells of a file's only column hold blanks, and the first cell none of DELIMITERS:
+    the blanks are then probably delimiters, which must be named."""
     if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells) or any(mark in cells[0] for mark in DELIMITERS):
         return
     shown = f"{path}: has one column, whose cells hold blanks, as in {show_cell(cells[0])}"
@@ -140,7 +144,8 @@ def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
 
 
 def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a text file's first line can be a header with whole numbers among its names, as Ali-CCP's is.
+    """Return whether a text file's first line can be a header though some names are whole numbers, as in the dataset
+    Ali-CCP.
 
     It can if all names differ and at least one name is a word above a column that holds only numbers or times.
     """
@@ -201,7 +206,8 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the delimiter with the most columns, of those that cut nearly all first lines into equally many."""
+    """Return the delimiter that makes the most columns, among those that cut nearly all first lines into equally many
+    cells."""
     lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1
     for delimiter in DELIMITERS:
@@ -221,7 +227,8 @@ def _count_cells(line: str, delimiter: str) -> int:
 
 
 def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the cells of a text file's header and first rows, and the position in `text` where each of them ends."""
+    """Return the cells of each row (a text file's header and its first rows), and the position in `text` where each
+    row ends."""
     lines = [*io.StringIO(text[: HEAD_BYTES // 4] if is_cut else text, newline="")]
     if len(lines) == 1 and is_cut:
         lines = [*io.StringIO(text, newline="")]
@@ -249,8 +256,8 @@ def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list
 
 
 def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return a header's names, with an unnamed column if nearly all rows have one more cell than the header: last if
-    the column is empty, else first."""
+    """Return a header's names, with a column "" added if nearly all rows have one more cell than the header: at the
+    end if the rows' last cells are empty, else at the begin."""
     longer = [row for row in rows if len(row) == len(header) + 1]
     if not longer or len(longer) < _MOSTLY * len([row for row in rows if row]) or "" in header:
         return tuple(header)
@@ -258,7 +265,8 @@ def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str,
 
 
 class Utf8Text(io.RawIOBase):
-    """Stream of a text file's rows as UTF-8; BAD_TEXT and two hexadecimal digits replace each byte that is not UTF-8.
+    """Stream of a text file's rows as UTF-8. The character BAD_TEXT and two hexadecimal digits replace each byte that
+    is not UTF-8.
 
     A delimiter of several characters is replaced by one byte.
     """
@@ -269,7 +277,7 @@ class Utf8Text(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_plain = True
         self._rest = b""
-        """Bytes read last that may be the first part of a delimiter of several characters."""
+        """Bytes at the end of the block read last that may be the first part of a delimiter of several characters."""
         self._ready = b""
         self.has_bad_text = False
         self.num_lines = 0
@@ -280,7 +288,7 @@ class Utf8Text(io.RawIOBase):
 
     @property
     def pyarrow_delimiter(self) -> str:
-        """Character that replaces a delimiter of several characters between the cells of the stream."""
+        """Character that the stream has between cells in place of a delimiter of several characters."""
         return _PLACEHOLDER.decode()
 
     def readable(self) -> bool:

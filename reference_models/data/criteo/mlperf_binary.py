@@ -43,12 +43,13 @@ class _Arrays(NamedTuple):
     dense: NDArray[Any]
     labels: NDArray[np.int32]
     sparse: tuple[NDArray[np.int32], ...]
-    """Arrays of ids, one row per sample, whose columns together are all ids of a sample."""
+    """Arrays of ids, in each of which a row is a sample: one array of all tables' ids, or an array for each table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """Part of a dataset's split in files of its own, such as a day, of `num_rows` samples; `map` opens the files."""
+    """Part of a dataset's split that has files of its own, such as a day: its number of samples is `num_rows`, and
+    `map` opens its files."""
 
     name: str
     num_rows: int
@@ -57,7 +58,7 @@ class _Part:
 
 
 class BinarySplit:
-    """Split of consecutive parts (files, or days of files); a batch may span the border between two parts."""
+    """Dataset split of consecutive parts (files, or days of files); a batch may span the border between two parts."""
 
     def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig, files: ReadFiles) -> None:
         assert data.num_embeddings is not None, "parse_data demands them for these kinds"
@@ -105,8 +106,8 @@ class BinarySplit:
 
 
 def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
-    """Replace `ids` in place by their remainders modulo `num_rows`, as the references do; only if any id is outside 0
-    to `num_rows` - 1, since modulo is slow."""
+    """Replace `ids` in place by their remainders modulo `num_rows`, as the references do. Since modulo is slow, it is
+    left out if all ids are in 0 to `num_rows` - 1."""
     if ids.size and (ids.max() >= num_rows or ids.min() < 0):
         np.remainder(ids, num_rows, out=ids)
 

@@ -94,8 +94,8 @@ def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
 
 
 def describe_fault(line: bytes) -> str | None:
-    """Return the fault of a line of Criteo's text, without its line feed; None for a well-formed line. This function
-    defines the format."""
+    """Return the fault of a line of Criteo's text, given without its line feed; None for a well-formed line. This
+    function defines the format."""
     fields = line.removesuffix(b"\r").split(b"\t")
     if len(fields) != NUM_COLUMNS:
         return f"{len(fields)} columns, expected {NUM_COLUMNS}"

@@ -13,7 +13,7 @@ from importlib import resources
 from reference_models.config.sections import DataConfig
 
 _TRAIN_SAMPLES = 4_195_197_692
-"""Training samples of the whole Criteo 1TB data; published digests do not hold for parts of the data."""
+"""Number of training samples of the whole Criteo 1TB data; published digests do not hold for parts of the data."""
 
 
 def published_multi_hot(data: DataConfig) -> Mapping[str, str]:

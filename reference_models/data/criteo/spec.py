@@ -1,4 +1,5 @@
-"""Define the DataSpecs of Criteo's clicks: text that is prepared, and MLPerf's own files. Imports no numpy."""
+"""Define the DataSpecs (functions that prepare or open the data) of Criteo's clicks: text to prepare, and MLPerf's
+own files. Imports no numpy."""
 
 from reference_models.data.spec import DataSpec, load
 

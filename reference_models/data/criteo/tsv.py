@@ -1,7 +1,7 @@
 """Prepare datasets from Criteo's text files: 13 integers and 26 categories a line, cut into days as
 facebookresearch/dlrm does.
 
-The passes are in `prepared.pipeline`; here is their reader for Criteo's format.
+`prepared.pipeline` runs the passes of a preparation; this module has the reader of Criteo's format.
 """
 
 import shlex
@@ -31,15 +31,17 @@ class PrepareParameters:
     the last day's first half is for evaluation, its second half unused, all other days train. `last_file`: the same
     with one file per day. `files`: the files of --train and --eval."""
     num_days: Annotated[int, Meta(ge=2)] | None = None
-    """Number of days into which the rows are cut; required with `days`, refused otherwise."""
+    """Number of days into which the rows are cut; required with the split `days`, refused with any other."""
     min_frequency: PositiveCount = 1
-    """Least occurrences in training of a category value with its own id; rarer values share id 0."""
+    """Least number of occurrences in the training rows for which a category value gets its own id; rarer values share
+    id 0."""
     max_ind_range: PositiveCount | None = None
-    """Number modulo which category values are taken before they are counted."""
+    """Number N such that category values are taken modulo N before they are counted."""
 
 
 def parse_parameters(data: DataConfig) -> PrepareParameters:
-    """Read [data.parameters] of Criteo's text. Raises ConfigError naming field, given and allowed values."""
+    """Read [data.parameters] of Criteo's text. Raises ConfigError naming the field, its value and the allowed
+    values."""
     if (data.num_dense, data.num_sparse) != (13, 26):
         raise ConfigError(
             f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
@@ -66,7 +68,7 @@ def prepare_tsv(
 
 
 class _CriteoReader:
-    """Reader of Criteo's text files, which the passes of a preparation call."""
+    """Reader of Criteo's text files, for the preparation of a dataset by `prepared.pipeline`."""
 
     dense_dtype, category_dtype = "float32", "uint32"
     keeps_dictionaries, moments = False, None
@@ -124,7 +126,7 @@ class _CriteoReader:
 
 
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
-    """Return the rows of the training and the evaluation split, counted through all files in order.
+    """Return the ranges of rows of the splits `train` and `eval`, counted through all files in order.
 
     `days` and `last_file` follow facebookresearch/dlrm's data_utils.py: with `days`, all days have equal numbers of
     rows, but for one more in the first days if rows remain; with `last_file`, the last file is the last day. The

@@ -9,7 +9,8 @@ _MAX_STEPS, _NUM_STARTS = 30, 4
 def cluster(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, seed: int
 ) -> NDArray[np.int32]:
-    """Return the cluster of each of the points [n, d], below `num_clusters`, which is at most n: int32 [n].
+    """Return the number of the cluster, below `num_clusters`, of each of the points [n, d]: int32 [n]. `num_clusters`
+    is at most n.
 
     Runs Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007), and takes the result with the
     least weighted sum of squared distances.

@@ -1,5 +1,5 @@
-"""Map a table's ids to rows of a smaller table, with one function per kind of [id_map]: int32 [ids, k], the k rows
-whose sum is an id's embedding."""
+"""Map an embedding table's ids to rows of a smaller table, one function per kind of [id_map]. A map is int32 [ids,
+k]: the k rows whose sum is an id's embedding."""
 
 from math import isqrt
 
@@ -10,7 +10,8 @@ from reference_models.data.id_maps.clusters import cluster
 
 IdMap = NDArray[np.int32]
 MIN_SEEN = 6
-"""Least occurrences of an id that is clustered: embeddings of rarer ids are hardly trained, so these are hashed."""
+"""Least number of occurrences of an id that is clustered: embeddings of rarer ids are hardly trained, so these are
+hashed."""
 _KNUTH = np.uint64(2_654_435_761)
 _WORD = np.uint64(0xFFFF_FFFF)
 
@@ -26,11 +27,12 @@ def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
 
 
 def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
-    """Map each id to two rows, one for its quotient and one for its remainder: distinct pairs (Shi et al. 2019).
+    """Map each id to two rows, for its quotient and its remainder by a divisor, so that no two ids share both rows
+    (quotient-remainder trick, Shi et al. 2019).
 
     The divisor is the least with which the rows for quotients and for remainders fit in the table, so that as few ids
     as possible share a quotient. If none fits, ids are first hashed to as many numbers as there are pairs of one half
-    of the rows with the other.
+    of the rows with the other, and ids of equal hashes share both rows.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:
@@ -41,8 +43,8 @@ def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
 
 
 def _least_divisor(num_ids: int, num_rows: int) -> int | None:
-    """Return the least c with ceil(num_ids / c) + c <= num_rows, None if there is none; the left side falls until c
-    is the square root of num_ids."""
+    """Return the least divisor c with ceil(num_ids / c) + c <= num_rows, None if there is none. Only divisors up to
+    the square root of num_ids are tried, at which the sum is least."""
     for divisor in range(max(1, num_ids // num_rows), isqrt(num_ids) + 2):
         if -(-num_ids // divisor) + divisor <= num_rows:
             return divisor
@@ -50,7 +52,7 @@ def _least_divisor(num_ids: int, num_rows: int) -> int | None:
 
 
 def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Map the most frequent ids to rows of their own, half of all rows; hash the others to the remaining rows.
+    """Map the most frequent ids to rows of their own, half of all rows; hash the other ids to the remaining rows.
 
     `counts` int64 [ids] are the ids' occurrences.
     """
@@ -62,10 +64,10 @@ def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
 
 def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32], num_rows: int, seed: int) -> IdMap:
     """Map the most frequent ids to rows of their own, half of all rows; cluster other ids that are frequent enough by
-    their embeddings, and hash the rest.
+    their embeddings, a row per cluster, and hash the rest.
 
     Embeddings float32 [ids, d] are clustered by k-means, weighted by counts. Clustered and hashed ids share the
-    remaining rows in proportion to their occurrences, at least one each.
+    remaining rows in proportion to their occurrences, at least one row each.
     """
     hot = _hottest(counts, num_rows)
     is_left = np.ones(len(counts), bool)
@@ -82,12 +84,14 @@ def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32],
 
 
 def map_by_class(classes: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Map each id to the row of its class, int64 [ids]: the class modulo `num_rows`."""
+    """Map each id to a row by the class of the id, such as a category: `classes` int64 [ids], taken modulo
+    `num_rows`."""
     return _of_rows(classes % num_rows)
 
 
 def _hottest(counts: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Return the most frequent ids, lower ids first among equals: at most half as many as the table has rows."""
+    """Return the most frequent ids, lower ids first among equally frequent ones: at most half as many ids as the
+    table has rows, and only ids that occur."""
     order = np.argsort(-counts, kind="stable")[: num_rows // 2]
     return order[counts[order] > 0]
 

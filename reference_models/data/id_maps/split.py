@@ -13,11 +13,11 @@ from reference_models.process.errors import DatasetError
 
 
 class MappedSplit:
-    """Dataset split whose ids are mapped to rows of smaller tables, by a map int32 [ids, k] for each of these.
+    """Dataset split whose ids are mapped to rows of smaller tables. Each mapped table has a map int32 [ids, k].
 
     Each id of a sample is replaced by its k rows, in neighbouring columns; the split's sizes are those of the smaller
-    tables. Without maps the split has only sizes. Ids are checked while they are read: DatasetError names the first
-    id outside of its table.
+    tables. A split whose maps are None, since they are not made yet, has sizes but no samples. Ids are checked while
+    they are read: DatasetError names the first id outside of its table.
     """
 
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
@@ -49,8 +49,8 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the columns of all maps in one array; and, for each column of mapped ids, the column of the sample's
-        ids that it maps, and the start of its map's column in that array."""
+        """Return the columns of all maps one after another in one array; and, for each column of mapped ids, which
+        column of a sample's ids it maps, and where its map's column starts in that array."""
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."
@@ -67,7 +67,8 @@ class MappedSplit:
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
-    """Return the dataset with the ids of both splits mapped to rows by `maps`; with sizes only if `maps` is None.
+    """Return the dataset with the ids of both splits mapped to rows by `maps`. If `maps` is None, since the maps are
+    not made yet, the splits have the smaller tables' sizes but cannot be read.
 
     The dataset is returned unchanged if every table keeps all of its rows.
     """

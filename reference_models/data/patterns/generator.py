@@ -1,4 +1,4 @@
-"""Generate patterns: the same bytes with chunks of any size and any number of threads.
+"""Generate patterns: the same bytes whatever the number of patterns made at a time and of threads.
 
 A pattern is an image of pixels that are 0 or 1, with the class of each task. Random bits come from integer hashing,
 without floating-point arithmetic; see `click_log.counter`.
@@ -19,7 +19,7 @@ from reference_models.data.store.layout import SPLITS
 CHUNK_SAMPLES = 4096
 _LANE = np.uint64(0xFFFF)
 _LANE_BITS, _LANES = 16, 4
-"""Bits of a 64-bit random word that decide whether one pixel is flipped, and number of pixels per word."""
+"""Number of bits of a 64-bit random word that decide whether one pixel is flipped, and number of pixels per word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Patterns:
 
 
 def make_patterns(teacher: PatternTeacher, start: int, stop: int) -> Patterns:
-    """Return patterns number start to stop - 1, whose numbers (counters) determine their random bits."""
+    """Return the patterns number start to stop - 1; a pattern's number (counter) determines its random bits."""
     num_tasks, num_classes, num_pixels = teacher.prototypes.shape
     streams = 1 + -(-num_pixels // _LANES)
     base = counters(teacher.key, start, stop, streams)
@@ -63,12 +63,12 @@ def _hash(words: Words) -> Words:
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the best possible score of each class of T tasks, float64 [N, T, K], and the class, int64 [N, T], of all
-    N patterns of a split.
+    """Return the best possible score of each class of T tasks, float64 [N, T, K], and the true class, int64 [N, T],
+    of all N patterns of a split.
 
-    A class's score is the surplus of agreeing over disagreeing pixels of its task, compared with its prototype or
-    with the prototype's negative, whichever agrees more. The class's log-likelihood is log cosh of the score times a
-    constant, plus a constant.
+    A class's score is the number of the task's pixels that agree with the class's prototype less the number of those
+    that do not, or the same for the prototype's negative, whichever is larger. The class's log-likelihood is log cosh
+    of the score times a constant, plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -84,7 +84,7 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
     """Return the tasks that generate both splits of a dataset of patterns, each of `chunk_samples` patterns, and the
-    function that does a task.
+    function that yields a task's patterns.
 
     The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition that no patterns can have.
     """

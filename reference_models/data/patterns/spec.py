@@ -1,4 +1,5 @@
-"""Define the DataSpec of generated patterns (images with a class per task). Imports neither torch nor numpy."""
+"""Define the DataSpec (functions that generate and check the data) of patterns (images with a class per task).
+Imports neither torch nor numpy."""
 
 from reference_models.data.spec import DataSpec, load
 from reference_models.data.store.layout import IMAGES

@@ -20,7 +20,8 @@ from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_ke
 from reference_models.process.errors import ConfigError
 
 MAX_TASKS = 3
-"""Most tasks of a pattern: one random 64-bit word must have 16 bits for each task's class and one for its sign."""
+"""Maximum number of tasks of a pattern: a 64-bit random word must have, for each task, 16 bits that draw the class
+and one that draws the prototype or its negative."""
 MAX_CLASSES = 256
 KIND = "patterns"
 
@@ -57,7 +58,8 @@ class PatternTeacher:
 
 
 def pattern_shape(data: DataConfig) -> PatternShape:
-    """Return the tasks, classes and pixels of a dataset. Raises ConfigError for sizes that patterns cannot have."""
+    """Return the numbers of tasks and classes of a dataset, and its images' side in pixels. Raises ConfigError for
+    sizes that patterns cannot have."""
     classes = data.num_embeddings or ()
     if not classes or len(set(classes)) > 1 or data.num_lookups != len(classes):
         raise ConfigError(
@@ -73,7 +75,8 @@ def pattern_shape(data: DataConfig) -> PatternShape:
 
 
 def parse_parameters(data: DataConfig) -> PatternParameters:
-    """Read [data.parameters] of patterns, and check the dataset's sizes. Raises ConfigError naming the field."""
+    """Read [data.parameters] of patterns, and check the dataset's sizes. Raises ConfigError naming the wrong
+    field."""
     made, shape = read_section("data.parameters", data.parameters, PatternParameters), pattern_shape(data)
     if shape.num_tasks > MAX_TASKS or not 2 <= shape.num_classes <= MAX_CLASSES:
         raise ConfigError(

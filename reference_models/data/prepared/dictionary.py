@@ -20,8 +20,8 @@ BYTES_PER_VALUE = {"uint32": 84, "uint64": 122}
 
 @dataclass(frozen=True, slots=True)
 class ValueCounts:
-    """Counts of a column's u distinct values: sorted values unsigned [u], the row in which each appears first int64
-    [u], occurrences int64 [u]."""
+    """Counts of the u distinct values of a column: the sorted values unsigned [u], the index of each value's first
+    occurrence among all values of the column int64 [u], and the number of occurrences int64 [u]."""
 
     values: NDArray[Any]
     first_rows: NDArray[np.int64]
@@ -32,7 +32,8 @@ class ValueCounts:
         return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
-        """Return the counts of distinct values with those of further rows, the first of which is row `first_row`."""
+        """Return these counts with those of the next values of the column added; `first_row` is the index of the
+        first of them among all values of the column."""
         values, codes = factorize(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")
@@ -47,7 +48,8 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Dictionary of u category values with an id of their own: sorted values unsigned [u], ids from 1 int32 [u]."""
+    """Dictionary from category values to ids: the u sorted values with an id of their own, unsigned [u], and their
+    ids, from 1, int32 [u]."""
 
     values: NDArray[Any]
     ids: NDArray[np.int32]
@@ -67,8 +69,8 @@ class Dictionary:
 
 
 def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
-    """Return the dictionary of the counted values that occur at least `min_count` times, except the value
-    `without`."""
+    """Return the dictionary of the category values that occur at least `min_count` times, without the value
+    `without`, which marks empty cells."""
     is_kept = counted.counts >= min_count
     if without is not None:
         is_kept &= counted.values != without

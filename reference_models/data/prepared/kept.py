@@ -1,4 +1,5 @@
-"""Store dictionaries of category values, and moments of dense features, with prepared data, to encode other files."""
+"""Store dictionaries of category values, and means and deviations of dense features, with prepared data, so that
+other files can be encoded alike."""
 
 import hashlib
 import math
@@ -29,7 +30,8 @@ _AGAIN = "Remove the folder and prepare the data again; its digest stays the sam
 
 @contextmanager
 def keeping(folder: Path, keeps: bool) -> Iterator[None]:
-    """Create the folder of dictionaries in a dataset's `folder`, if `keeps` is true; remove it after an error."""
+    """Create the folder of dictionaries in a dataset's `folder` while inside, and remove it after an error; do
+    nothing if `keeps` is false, since the kind of data stores no dictionaries."""
     place = folder / FOLDER
     if not keeps:
         yield
@@ -55,7 +57,8 @@ def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
 
 
 def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
-    """Return the sha256 of a dataset's files of dictionaries and of moments, by file name, for the manifest.
+    """Return the sha256 of each file of dictionaries, and of means and deviations, of a dataset by file name, for the
+    manifest.
 
     Dictionaries of other columns, left by a killed preparation of another definition, are removed. Any other files
     are neither listed nor touched.
@@ -81,7 +84,8 @@ def read_numbers(folder: Path, manifest: Mapping[str, Any]) -> NDArray[np.float6
 
 
 def has_dictionary(folder: Path, number: int, num_embeddings: int) -> bool:
-    """Return whether the dictionary of category column `number` exists, of the size for `num_embeddings` ids."""
+    """Return whether the dictionary file of category column `number` exists, with the size of a file for
+    `num_embeddings` ids."""
     path, shape = _path_of(folder, f"{number:05}"), (num_embeddings - 1,)
     with suppress(OSError):
         found = path.lstat()
@@ -94,7 +98,8 @@ def _path_of(folder: Path, name: str) -> Path:
 
 
 def _num_bytes(dtype: type[np.generic], shape: tuple[int, ...]) -> int:
-    """Return the bytes of an array's .npy file, its header included."""
+    """Return the size in bytes of the .npy file, header included, of an array of the type `dtype` and the shape
+    `shape`."""
     return len(make_npy_header(np.dtype(dtype).name, shape)) + math.prod(shape) * np.dtype(dtype).itemsize
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20
 _XZ_MEMORY_BYTES = 128 << 20
-"""Limit in bytes of an xz decoder's memory, which the file determines, up to 4 GB; `xz -9` needs 65 MiB."""
+"""Limit in bytes of the memory that decoding an xz file may take: the file states how much, up to 4 GB; `xz -9` needs
+65 MiB."""
 _GZIP_MAGIC, _BZIP2_MAGIC, _XZ_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04"
 _UNREAD = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d {}"),
@@ -36,12 +37,13 @@ _UNREAD = {
     b"7z\xbc\xaf\x27\x1c": ("7z", "7z x {}"),
     b"Rar!": ("rar", "unrar x {}"),
 }
-"""Compressed formats that are not read, by first bytes, with the command that unpacks them."""
+"""Compressed formats that are not read: a file's first bytes, the format's name, and the command that unpacks the
+file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """File that was read (text or Parquet): size and sha256 of its bytes on disk, compressed or not."""
+    """Text or Parquet file that was read: its size and the sha256 of its bytes on disk, compressed or not."""
 
     path: Path
     num_bytes: int
@@ -56,7 +58,8 @@ _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZi
 
 
 class TextSource:
-    """Text file, plain or compressed: iterate over its blocks once; then `source` describes the file.
+    """Text file, plain or compressed. Its blocks of lines are read once, by iteration; after that `source` has the
+    file's size and sha256.
 
     `on_bytes` gets the number of bytes just read from disk.
     """
@@ -139,7 +142,7 @@ def _open(path: Path) -> io.FileIO:
 
 
 def _is_of_macos(name: str) -> bool:
-    """Return whether a file in a zip archive is one of those that macOS adds."""
+    """Return whether a file in a zip archive is metadata that macOS adds to archives."""
     return name.startswith("__MACOSX/")
 
 
@@ -206,8 +209,8 @@ class _DecompressedFile(io.RawIOBase):
 class _CountingReader(io.RawIOBase):
     """Reader of an open file that counts its bytes and computes their sha256.
 
-    The caller opens the file: if the constructor did and failed, io would still close the reader, which has no file
-    then.
+    The constructor takes a file that is open already: if opening failed in the constructor, io would still call
+    `close`, for a reader without a file.
     """
 
     def __init__(self, file: io.FileIO, on_bytes: Callable[[int], None] | None) -> None:

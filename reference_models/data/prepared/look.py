@@ -9,24 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Most first rows of a split from which a category column's ROC AUC, or the highest ROC AUC that soft labels allow,
-is computed."""
+"""Maximum number of a split's first rows from which a category column's ROC AUC, or the highest ROC AUC that soft
+labels allow, is computed."""
 _TELLING = 0.9
-"""Share of the best possible (AUC - 0.5) above which one column predicts the label too well by itself: for labels 0
-and 1, AUC 0.95."""
+"""Share of the highest possible value of (ROC AUC - 0.5) above which a column alone predicts the label suspiciously
+well: for labels 0 and 1, an AUC of 0.95."""
 _CHANCE = 3.0
-"""Standard errors by which training's and evaluation's shares of positive labels must differ to exclude chance."""
+"""Number of standard errors by which training's and evaluation's shares of positive labels must differ to exclude
+chance."""
 _DIFFERENT = 0.2
 """Least difference between training's and evaluation's shares of missing (or unknown) cells that is reported."""
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Weight, in rows, of the overall share of positive labels in a category value's smoothed share."""
+"""Weight, in rows, of all rows' share of positive labels, towards which a category value's own share is smoothed."""
 
 
 @dataclass(slots=True)
 class ColumnLook:
-    """Counts of a column's cells, as lists [train, eval]. A cell of several ids is unknown if all of its ids are."""
+    """Counts of a column's cells, each as a list [train, eval]. A cell of several ids is unknown if all of its ids
+    are."""
 
     name: str
     kind: str
@@ -40,10 +42,10 @@ class ColumnLook:
     """Number of distinct values of the column in training, rare values included; None for dense features, and for
     hashed categories, which have no dictionary."""
     auc: float | None = None
-    """ROC AUC in evaluation with only this column as the score: its number, or its value's share of positive labels
-    in training. None if a row has several ids, or all evaluation labels are equal."""
+    """ROC AUC in evaluation with only this column as the score: a dense feature's number, or a category value's share
+    of positive labels in training. None if a row has several ids, or all evaluation labels are equal."""
     width: int = 1
-    """Most ids that a cell of the column may hold."""
+    """Maximum number of ids in a cell of the column."""
 
     def add(self, split: int, is_missing: NDArray[np.bool_], is_unknown: NDArray[np.bool_] | None = None) -> None:
         """Add the column's cells in further rows of a split (0 training, 1 evaluation) to the counts."""
@@ -53,7 +55,8 @@ class ColumnLook:
             self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
 
     def shares(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Return `counts` [train, eval] of the column's cells as shares of all its cells in each split."""
+        """Return `counts` [train, eval], numbers of the column's cells in the two splits, as shares of all its cells
+        there."""
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
@@ -90,7 +93,7 @@ class SoftLook:
     best_auc: float
     """ROC AUC of evaluation's first rows with their soft labels as scores: the highest that any scores can have."""
     variance: float
-    """Variance of the labels of both splits together (of the population)."""
+    """Population variance of the labels of both splits together."""
 
 
 def remarks_on(
@@ -99,7 +102,8 @@ def remarks_on(
     looks: Sequence[ColumnLook],
     soft: SoftLook | None = None,
 ) -> list[str]:
-    """Return warnings about prepared data, usually none, by each split's share of positive labels and by columns."""
+    """Return warnings about prepared data, usually none: on different shares of positive labels in the two splits,
+    and on single columns."""
     found = compare_positives(positives, num_samples, soft)
     best_auc = 1.0 if soft is None else soft.best_auc
     return found + [remark for look in looks for remark in look.remarks(best_auc)]
@@ -109,10 +113,10 @@ def compare_positives(
     positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
 ) -> list[str]:
     """Return a warning if training's and evaluation's shares of positive labels differ by more than a quarter of the
-    larger share, and by more than chance; else nothing.
+    larger share, and by more than chance; else an empty list.
 
-    Chance is three standard errors of the difference of two proportions, by the share of both splits together; for
-    soft labels, of two means, by the labels' variance.
+    Chance is three standard errors of the difference: of two proportions, with the variance of both splits' common
+    share; for soft labels of two means, with the labels' variance.
     """
     train, evaluation = positives["train"], positives["eval"]
     num_train, num_eval = num_samples["train"], num_samples["eval"]
@@ -145,9 +149,10 @@ def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
 
 
 def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | None:
-    """Return the ROC AUC of a dense feature, or of its negative if higher; rows without a value are left out.
+    """Return the ROC AUC of a dense feature as the score, or of its negative if that is higher; rows without a value
+    are left out.
 
-    None if all labels are equal.
+    Returns None if all labels are equal.
     """
     is_there = np.isfinite(values)
     auc = rank_auc(values[is_there], labels[is_there])
@@ -156,7 +161,8 @@ def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | 
 
 @dataclass(slots=True)
 class ValueRates:
-    """Sums of training labels by category id, from which a category column's ROC AUC in evaluation is computed."""
+    """Number of training rows, and sum of their labels, by category id, from which a category column's ROC AUC in
+    evaluation is computed."""
 
     num_embeddings: int
     num_wanted: int = MOST_ROWS
@@ -167,15 +173,15 @@ class ValueRates:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
     def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
-        """Add the ids and labels of training rows to the sums, up to MOST_ROWS rows in all."""
+        """Add training rows, with ids and labels, to the sums by id, up to MOST_ROWS rows in all."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)
         self.positives += np.bincount(ids, weights=labels, minlength=self.num_embeddings)
 
     def auc(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> float | None:
-        """Return the ROC AUC of evaluation rows with their category's share of positive training labels as the score;
-        None if all labels are equal."""
+        """Return the ROC AUC of evaluation rows if each is scored by its category's share of positive training
+        labels; None if all labels are equal."""
         mean = self.positives.sum() / max(1, int(self.rows.sum()))
         rates = (self.positives + _PRIOR_ROWS * mean) / (self.rows + _PRIOR_ROWS)
         return rank_auc(rates[ids], labels)

@@ -12,7 +12,7 @@ _SOURCE = "source"
 _MERGED_ROWS = 1 << 20
 
 Read = Callable[[int, int], NDArray[Any]]
-"""Function that reads the sort keys of consecutive rows, given the first row and the row after the last."""
+"""Type of functions that return the sort keys of the rows start to stop - 1, given start and stop."""
 
 
 def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
@@ -39,7 +39,10 @@ def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
 
 
 def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield, for each row in the merged order, the number of the sorted run that has it, in pieces of any length."""
+    """Yield the number of the sorted run that each row of the merged order comes from, in pieces of any length.
+
+    `read` returns the sort keys of rows; `buffer_rows` are read of each run at a time.
+    """
     buffers = [read(run.start, min(run.start + buffer_rows, run.stop)) for run in runs]
     nexts = [run.start + len(buffer) for run, buffer in zip(runs, buffers, strict=True)]
 

@@ -50,31 +50,36 @@ MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
 WORKING_BYTES = 256 << 20
-"""Bytes of memory for interpreter, libraries, buffers; the rest of `memory_bytes` is for a feature's dictionary."""
+"""Bytes of memory for interpreter, libraries, buffers; the rest of `memory_bytes` is for one category column's
+dictionary."""
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
 _KEPT_BYTES = 1 << 26
-"""Bytes of files parsed, or of columns replaced by ids, between two records of a preparation's progress on disk."""
+"""Number of bytes, of files parsed or of columns replaced by ids, after which a preparation's progress is recorded on
+disk again."""
 _PIECE_BYTES = 1 << 25
-"""Bytes of parsed rows that are processed at a time; more only if a single row has more."""
+"""Maximum number of bytes of parsed rows that are processed at a time; a single row may have more."""
 
 Progress = Callable[[str, float], None]
-"""Function called with a preparation's stage (such as 'parsing') and the share of the stage that is done, 0 to 1."""
+"""Type of functions that are called with a preparation's stage (such as 'parsing') and its finished share, from 0 to
+1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feature:
-    """Encoding of a category column's values as ids."""
+    """Category column of a user's files, and how its values are encoded as ids."""
 
     name: str
     """Name of the category column in messages."""
     width: int = 1
-    """Ids per sample in the category column."""
+    """Number of ids per sample in the category column."""
     min_count: int = 1
-    """Least occurrences in training of a category value with its own id; rarer values share id 0."""
+    """Least number of occurrences in the training rows for which a category value gets its own id; rarer values share
+    id 0."""
     modulo: int | None = None
-    """Number modulo which category values are taken before they are counted; None for no modulo."""
+    """Number N such that category values are taken modulo N before they are counted; None to take them as they
+    are."""
     num_hashed: int | None = None
     """Rows of the embedding table if ids are hashed (values modulo rows - 1, plus 1; id 0 for missing values); None
     if ids are from a dictionary."""
@@ -88,8 +93,8 @@ class Feature:
 class FileRows:
     """Well-formed rows of a file: labels, dense features and category values.
 
-    `labels` are uint8 [n], float32 if soft, `dense` [n, num_dense], each feature's values [n] or [n, width].
-    `malformed` names the first rows that were left out, as 'PLACE: REASON' without the file.
+    `labels` are uint8 [n], float32 if soft, `dense` [n, num_dense], each category column's values [n] or [n, width].
+    `malformed` has the first malformed rows, which were left out, as 'PLACE: REASON' without the file's name.
     """
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
@@ -98,14 +103,15 @@ class FileRows:
     num_malformed: int = 0
     malformed: Sequence[str] = ()
     num_others: int = 0
-    """Number of further rows read of the file that the dataset does not use, whether well-formed or not."""
+    """Number of rows read from the file, well-formed or not, that are neither among these rows nor counted as
+    malformed, since the dataset does not use them."""
     times: NDArray[np.longdouble] | None = None
-    """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None if rows have
-    none."""
+    """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None if the rows
+    have no times."""
 
 
 class Reader(Protocol):
-    """Reader of a user's files for one kind of data, which the passes of a preparation call."""
+    """Reader of a user's files for one kind of data, whose methods a dataset's preparation calls."""
 
     @property
     def features(self) -> Sequence[Feature]:
@@ -113,7 +119,7 @@ class Reader(Protocol):
 
     @property
     def numbers(self) -> Sequence[str]:
-        """Names of the dense features in messages; empty if there are no dense features."""
+        """Names of the dense features for messages; empty if there are no dense features."""
 
     @property
     def dense_dtype(self) -> str:
@@ -141,8 +147,8 @@ class Reader(Protocol):
 
     @property
     def moments(self) -> NDArray[np.float64] | None:
-        """Mean and deviation [2, D] by which `finish_dense` standardises dense features; None if they are not stored
-        with the dataset."""
+        """Mean and standard deviation [2, D] by which `finish_dense` standardises dense features; None for a kind of
+        data that does not store them with the dataset."""
 
     @property
     def has_times(self) -> bool:
@@ -151,14 +157,15 @@ class Reader(Protocol):
     def split(
         self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]
     ) -> dict[str, range]:
-        """Return the rows of the splits `train` and `eval`, counted through all files in order, or in order of time.
+        """Return the ranges of rows of the splits `train` and `eval`, counted through all files in order, or in order
+        of time.
 
-        `times` yields the sorted times, piece by piece. Raises DatasetError.
+        `times` returns the rows' sorted times, piece by piece. Raises DatasetError.
         """
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        """Return the function from dense features as parsed to those stored; `pieces` yields the parsed dense
-        features of training rows, piece by piece."""
+        """Return the function that transforms dense features as parsed to those stored; `pieces` yields the parsed
+        dense features of training rows, piece by piece."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,16 +176,16 @@ class PreparedDataset:
     dataset_sha256: str
     num_samples: dict[str, int]
     num_unused: int
-    """Number of the rows kept from the files that are neither in training nor in evaluation."""
+    """Number of well-formed rows of the files that are neither in training nor in evaluation."""
     num_embeddings: tuple[int, ...]
     num_lines: int
     num_malformed: int
     malformed: tuple[str, ...]
     stages_s: dict[str, float]
     positives: dict[str, float]
-    """Share of labels that are 1, by split; mean of soft labels."""
+    """Share of labels that are 1, by split; of soft labels, their mean."""
     looks: tuple[ColumnLook, ...]
-    """Counts of missing, rare and unseen values in each column; dense features first."""
+    """Counts of missing, rare and unseen values in each column of the files; dense features come first."""
     soft: SoftLook | None = None
     """Statistics of soft labels (shares from 0 to 1); None for labels 0 and 1."""
 
@@ -190,7 +197,7 @@ class PreparedDataset:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of lines and rows that the parsing pass has read so far."""
+    """Counts of the lines and rows that a preparation has parsed so far."""
 
     max_malformed: float
     num_lines: int = 0
@@ -205,13 +212,14 @@ class _Tally:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Counts of the parsing pass, without the last row's time, from which another process can continue it."""
+        """Counts of the lines and rows parsed so far, as JSON values, from which another process can continue after
+        this one is killed. The last row's time is left out, since it is on disk."""
         members = ("num_lines", "num_malformed", "named", "file_rows", "is_sorted")
         sources = [(str(each.path), each.num_bytes, each.sha256) for each in self.sources]
         return {**{name: getattr(self, name) for name in members}, "sources": sources}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the parsing pass's counts to those that a killed process recorded."""
+        """Set the counts to those (from `state`) that a killed preparation recorded."""
         for name, value in state.items():
             setattr(self, name, value)
         sources = state.get("sources", ())
@@ -241,7 +249,7 @@ class _Tally:
 
 
 def _dictionaries_of(reader: Reader) -> list[int]:
-    """Return the numbers, from 0, of the category columns whose ids come from dictionaries instead of hashes."""
+    """Return the numbers, from 0, of the reader's category columns whose ids come from dictionaries, not hashes."""
     return [number for number, feature in enumerate(reader.features) if feature.num_hashed is None]
 
 
@@ -271,10 +279,10 @@ def prepare_files(
 ) -> PreparedDataset:
     """Make the dataset `data` in `folder` from a user's files, read by `reader`; the manifest stores `parameters`.
 
-    The manifest is written last, so that an interrupted preparation is no dataset. Run again, it continues after the
-    last file that was complete in the spool, and says so to `on_note`. Raises ConfigError for invalid options,
-    DatasetError for files that are missing, damaged, too malformed or do not fit the definition, OSError if the disk
-    is full.
+    The manifest is written last, so that an interrupted preparation leaves no dataset. If it is run again, it
+    continues after the last file that was wholly parsed, and says so by `on_note`. Raises ConfigError for invalid
+    options, DatasetError for files that are missing, damaged, too malformed or do not fit the definition, OSError if
+    the disk is full.
     """
     _check_options(train_files, memory_bytes)
     if (folder / MANIFEST).exists():
@@ -335,8 +343,12 @@ def prepare_files(
 
 
 def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
-    """Return the seconds of each stage of a preparation; the last stage, writing, ends with this call. Arguments are
-    times of a monotonic clock, in seconds."""
+    """Return the seconds of each stage of a preparation: parsing, numbering categories, and writing, which ends with
+    this call.
+
+    The arguments are the times, in seconds of a monotonic clock, at which the preparation began, and at which parsing
+    and numbering ended.
+    """
     return {
         "parsing": parsed_s - started_s,
         "numbering": numbered_s - parsed_s,
@@ -386,12 +398,14 @@ def _refuse_other_sizes(file: Path, data: DataConfig, num_embeddings: tuple[int,
 
 
 def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of successive pieces of `rows`, each of `num_rows` rows, the last of the rest."""
+    """Yield start and stop of successive pieces of `rows`, each of `num_rows` rows, the last of the remaining
+    rows."""
     return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
 def num_rows_within(row_bytes: int, most: int) -> int:
-    """Return the number of rows to process at a time: as many as fit _PIECE_BYTES, at least one, at most `most`."""
+    """Return the number of rows of `row_bytes` bytes to process at a time: as many as fit _PIECE_BYTES, at least 1,
+    at most `most`."""
     return max(1, min(most, _PIECE_BYTES // max(1, row_bytes)))
 
 
@@ -418,7 +432,8 @@ def _begin_spool(
     kept: SpoolProgress,
     on_note: Callable[[str], None],
 ) -> Spool:
-    """Open the parsed rows on disk of a killed preparation, copying its progress to `kept`; else an empty spool."""
+    """Open the parsed rows that a killed preparation of the same files left on disk, and copy its progress to `kept`;
+    if there are none, open an empty spool."""
     found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)) and _has_dictionaries(folder, reader, found):
         files = {name: (file, SpoolColumn(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
@@ -436,7 +451,8 @@ def _begin_spool(
 
 
 def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> bool:
-    """Return whether the dictionary files of all category columns numbered so far exist, if the reader stores any."""
+    """Return whether all dictionary files that the progress `found` relies on exist; true if the reader stores no
+    dictionaries."""
     counted = _dictionaries_of(reader) if reader.keeps_dictionaries else []
     sizes = [num_rows for num_rows, _ in found.numbered]
     return all(has_dictionary(folder, number, sizes[number]) for number in counted if number < len(sizes))
@@ -444,7 +460,7 @@ def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> boo
 
 @dataclass(slots=True)
 class _Recorder:
-    """Recorder of a preparation's progress on disk, each time _KEPT_BYTES were processed."""
+    """Recorder of a preparation's progress on disk, whenever _KEPT_BYTES more have been processed."""
 
     spool: Spool
     kept: SpoolProgress
@@ -453,26 +469,29 @@ class _Recorder:
     """Bytes processed since progress was recorded last."""
 
     def add_file(self, num_bytes: int, tally: _Tally) -> None:
-        """Note that one more file is parsed; write the record only if enough bytes were parsed since the last one,
-        since writing waits for the disk."""
+        """Note that one more file is parsed; write the progress to disk only if enough bytes were parsed since it was
+        written last, since writing waits for the disk."""
         self.kept.tally, self.kept.reader = tally.state, self.reader.state()
         self._add(num_bytes)
 
     def finish_parsing(self) -> None:
-        """Note that all rows are parsed and in their final order; if no record is on disk (sorting removes it), all
-        rows' bytes count as processed since the last record."""
+        """Note that all rows are parsed and in their final order.
+
+        If no progress is on disk, since sorting removed it, the bytes of all rows count as processed since it was
+        written last.
+        """
         if not self.kept.is_parsed:
             self.kept.is_parsed = True
             self._add(0 if self.spool.is_kept else self.spool.num_bytes)
 
     def add_category(self, num_rows: int, look: ColumnLook, num_bytes: int) -> None:
-        """Note that the values of one more category column are replaced by ids; write the record if enough bytes were
-        processed since the last one."""
+        """Note that the values of one more category column are replaced by ids; write the progress to disk if enough
+        bytes were processed since it was written last."""
         self.kept.numbered.append((num_rows, look))
         self._add(num_bytes)
 
     def forget(self) -> None:
-        """Remove the record of the preparation's progress, which is not true while rows are sorted in place."""
+        """Remove the preparation's progress from disk, which does not hold while rows are sorted in place."""
         self.spool.forget()
 
     def _add(self, num_bytes: int) -> None:
@@ -563,8 +582,8 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
 
 
 def _look_at_shares(spool: Spool, splits: Mapping[str, range]) -> SoftLook:
-    """Return the statistics of a dataset's soft labels (shares from 0 to 1); the caller has checked that labels vary
-    in both splits."""
+    """Return the statistics of a dataset's soft labels (shares from 0 to 1). The labels of each split must not all be
+    equal."""
     num_rows, total, squares = 0, 0.0, 0.0
     for start, stop in _pieces(range(splits["eval"].stop), _COLUMN_ROWS):
         labels = spool.read("labels", start, stop).astype(np.float64)
@@ -586,7 +605,8 @@ def _number(
     saved: _Recorder,
     folder: Path,
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
-    """Replace every category column's values by ids; return the rows of each embedding table, and cell counts."""
+    """Replace the values of every category column by ids; return the number of rows of each embedding table, and the
+    counts of each column's cells."""
     for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
@@ -617,7 +637,8 @@ def _encode(
     num_rows: int,
     look: ColumnLook,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield the ids of a category column's values piece by piece, adding missing and unknown cells to `look`."""
+    """Yield the ids of a category column's values, piece by piece; missing and unknown cells are counted in
+    `look`."""
     rates = ValueRates(coder.num_embeddings) if feature.width == 1 else None
     for start, stop in _pieces(range(splits["eval"].stop), num_rows):
         values = _values(spool, name, start, stop, feature)
@@ -655,7 +676,8 @@ def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, 
 
 @dataclass(frozen=True, slots=True)
 class HashedIds:
-    """Encoding of hashed category values as ids without a dictionary: values modulo (table rows - 1), plus 1."""
+    """Encoding of category values, which are hashes, as ids without a dictionary: values modulo (table rows - 1),
+    plus 1."""
 
     num_embeddings: int
     missing: int | None

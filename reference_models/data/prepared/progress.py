@@ -1,4 +1,5 @@
-"""Store the progress of a preparation with its spool (parsed rows on disk), so that a killed one can be continued.
+"""Store the progress of a preparation beside its spool (parsed rows on disk), so that it can be continued if it is
+killed.
 
 Progress is written after files were parsed and columns were numbered, once the spool is synced to disk. Only a
 preparation of the same files (path, size, time of change) and definition uses it.
@@ -21,19 +22,20 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 _VERSION = 2
-"""Version of the progress file, raised whenever the format of parsed rows on disk, or of the file, changes."""
+"""Version of the progress file's format, raised whenever that format, or the format of the parsed rows, changes."""
 _MAX_BYTES = 1 << 28
 
 
 @dataclass(kw_only=True, slots=True)
 class SpoolProgress:
-    """Progress of a preparation of files. `asked` is the digest of the files and the definition."""
+    """Progress of a preparation of files. `asked` is the digest of the files and of the definition, by which a later
+    preparation knows that the progress is its own."""
 
     asked: str
     num_rows: int = 0
-    """Parsed rows in each column on disk."""
+    """Number of parsed rows, which each column on disk has."""
     columns: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """File name, NumPy type and values per row of each column on disk, by the column's name."""
+    """Name of the file, NumPy type and values per row of each column of parsed rows, by the column's name."""
     is_parsed: bool = False
     """Whether all of the user's files are parsed, and rows are in their final order."""
     tally: dict[str, Any] = field(default_factory=dict)
@@ -41,10 +43,12 @@ class SpoolProgress:
     reader: dict[str, Any] = field(default_factory=dict)
     """State of the files' reader after the files parsed so far."""
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
-    """Embedding table's rows, and counts of cells, of each category column whose values are replaced by ids."""
+    """Number of embedding rows, and counts of cells, of each category column whose values are replaced by ids so
+    far."""
 
     def is_of(self, columns: Mapping[str, SpoolColumn], num_tables: int) -> bool:
-        """Return whether the progress fits parsed rows on disk with `columns`, `num_tables` of them categories."""
+        """Return whether the progress fits a preparation whose parsed rows have the columns `columns`, `num_tables`
+        of them categories."""
         done = [category_name(number) for number in range(len(self.numbered))]
         forms = {name: (SpoolColumn("int32", each.width) if name in done else each) for name, each in columns.items()}
         return (
@@ -59,7 +63,8 @@ class SpoolProgress:
 def digest_of(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, parameters: Mapping[str, Any]
 ) -> str:
-    """Return the digest of a preparation's files and definition. Raises DatasetError for a missing file."""
+    """Return the sha256 that identifies a preparation's files (path, size, time of change) and its definition. Raises
+    DatasetError for a missing file."""
 
     def describe(path: Path) -> tuple[str, int, int]:
         try:
@@ -81,9 +86,9 @@ def write_progress(folder: Path, kept: SpoolProgress) -> None:
 
 
 def read_progress(folder: Path, asked: str) -> SpoolProgress | None:
-    """Read the progress that a killed preparation left; None if there is none to continue from.
+    """Read the progress of a killed preparation; None if there is none to continue from.
 
-    Progress of another preparation, or a damaged file, counts as none.
+    Progress of a preparation with another digest than `asked`, or a damaged file, counts as none.
     """
     if folder.is_symlink():
         return None

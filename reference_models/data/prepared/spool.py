@@ -30,10 +30,10 @@ class SpoolColumn:
 
 
 class Spool:
-    """Columns of parsed rows in `folder`/.spool, which is removed at the end, unless the process is killed.
+    """Columns of parsed rows in files of `folder`/.spool, which is removed at the end, unless the process is killed.
 
-    `kept` are the columns of a killed preparation by name: files, formats, and `num_rows` of each. Without them, an
-    older spool is removed first. Raises OSError, or ValueError for a file that is shorter than recorded.
+    `kept` are the columns of a killed preparation, as (file, format) by name, with `num_rows` rows each. Without
+    `kept`, an older spool is removed first. Raises OSError, or ValueError for a file that is shorter than recorded.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class Spool:
         self._columns = {name: column for name, (_, column) in kept.items()} if kept else dict(columns)
         self._names = {name: file for name, (file, _) in kept.items()} if kept else {name: name for name in columns}
         self._stale: list[Path] = []
-        """Files of replaced columns, needed to continue a killed preparation until the replacement is recorded."""
+        """Files of columns that were replaced, needed to continue a killed preparation until the replacement is
+        recorded on disk."""
         self._files: dict[str, BinaryIO] = {}
         self.num_rows = num_rows
         if not kept:
@@ -108,14 +109,14 @@ class Spool:
             file.flush()
 
     def sync(self) -> None:
-        """Sync all rows to the disk, before progress is recorded."""
+        """Sync the files of all columns to the disk, as needed before the preparation's progress is recorded."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
 
     @property
     def files(self) -> dict[str, tuple[str, str, int]]:
-        """File name, NumPy type and values per row of each column, by the column's name."""
+        """Name of the file, NumPy type and values per row of each column of parsed rows, by the column's name."""
         return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
 
     @property
@@ -130,7 +131,8 @@ class Spool:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a preparation that is killed now can be continued."""
+        """Whether the preparation's progress is on disk, so that the preparation can be continued if it is killed
+        now."""
         return (self._folder / PROGRESS).exists()
 
     def forget(self) -> None:
@@ -138,7 +140,7 @@ class Spool:
         (self._folder / PROGRESS).unlink(missing_ok=True)
 
     def drop_stale(self) -> None:
-        """Remove the files of replaced columns, which are no longer needed to continue a killed preparation."""
+        """Remove the old files of replaced columns, which are no longer needed to continue a killed preparation."""
         while self._stale:
             self._stale.pop().unlink(missing_ok=True)
 
@@ -168,7 +170,7 @@ class Spool:
                 view = view[file.write(view) :]
 
     def add(self, name: str, pieces: Iterator[NDArray[np.uint32]]) -> None:
-        """Add a column of type uint32, whose values for all rows `pieces` yields."""
+        """Add a column of type uint32, whose values `pieces` yields for all rows."""
         self.replace(name, SpoolColumn("uint32"), pieces)
 
     def drop(self, name: str) -> None:
@@ -182,7 +184,7 @@ class Spool:
     ) -> None:
         """Replace the column `name` by values of another type, from `pieces`, which may read the old values.
 
-        With `keeps_old` the old values stay on disk until `drop_stale`.
+        With `keeps_old` the file of the old values stays on disk until `drop_stale`.
         """
         old = self._names.get(name)
         new = f"{name}.new" if old != f"{name}.new" else name

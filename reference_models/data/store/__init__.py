@@ -1,1 +1,1 @@
-"""Store generated and prepared datasets as folders of arrays, which are read by memory maps."""
+"""Store generated and prepared datasets as folders of arrays in files, which are read by memory maps."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Sizes(Protocol):
-    """Sizes of a sample (dense features, rows of each table, ids per table), which definitions, manifests and readers
-    have."""
+    """Sizes of a sample: number of dense features, rows of each embedding table, ids per table. Definitions,
+    manifests and readers have these members."""
 
     @property
     def num_dense(self) -> int: ...
@@ -51,13 +51,14 @@ class ClickDataset(Protocol):
 
 
 def has_soft_labels(split: ClickDataset) -> bool:
-    """Return whether the labels of a split are shares from 0 to 1; by default they are 0 and 1."""
+    """Return whether the labels of a split are soft, shares from 0 to 1; a split that does not say so has labels 0
+    and 1."""
     return getattr(split, "has_soft_labels", False) is True
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Batch of B clicks. `indices` has the ids of all features, `multi_hot[f]` columns for feature f."""
+    """Batch of B clicks. `indices` has the ids of all sparse features: `multi_hot[f]` columns for feature f."""
 
     dense: "torch.Tensor"
     """Dense features of B clicks as a model takes them, such as log(1 + x) of counts: float32 [B, num_dense]."""
@@ -75,7 +76,8 @@ class Batch:
     def empty(
         cls, split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
     ) -> "Batch":
-        """Return an uninitialised batch of the split's shapes, page-locked for copies to a GPU if `is_pinned`."""
+        """Return an uninitialised batch with the split's numbers of features and ids, page-locked for copies to a GPU
+        if `is_pinned`."""
         import torch  # here, so that generating and verifying data need no torch
 
         ids = torch.int32 if has_int32_ids else torch.int64
@@ -87,7 +89,8 @@ class Batch:
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_embeddings: Sequence[int], batch_size: int) -> "Batch":
-        """Return a synthetic batch of clicks of the split's shapes: ids count up through tables, labels alternate."""
+        """Return a synthetic batch of clicks with the split's numbers of features and ids: ids count up through
+        tables, labels alternate."""
         import torch
 
         positions = torch.arange(batch_size).unsqueeze(1)
@@ -99,11 +102,12 @@ class Batch:
         )
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first id outside its table or label that is not 0 or 1, or from 0 to 1 if soft.
+        """Raise DatasetError for the first id outside its table, or the first label that is not 0 or 1 (soft: not
+        from 0 to 1).
 
-        `place` names the split in messages, `start` is the number of the first sample. Ids need one comparison, since
-        negative numbers are large as unsigned ones. Dense values need no check here: if they are not finite, so is a
-        loss or a score.
+        `place` names the split in messages, `start` is the number of the batch's first sample. Ids need one
+        comparison, since negative numbers are large as unsigned ones. Dense values need no check: if they are not
+        finite, so is a loss or a score.
         """
         import numpy as np
 
@@ -134,13 +138,14 @@ class ImageBatch:
 
     @classmethod
     def empty(cls, split: ClickDataset, num_samples: int) -> "ImageBatch":
-        """Return an uninitialised batch of `num_samples` images, of the split's shapes."""
+        """Return an uninitialised batch of `num_samples` images, with the split's numbers of pixels and tasks."""
         batch = Batch.empty(split, num_samples)
         return cls(batch.dense, batch.indices)
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_classes: Sequence[int], batch_size: int) -> "ImageBatch":
-        """Return a synthetic batch of images, of the split's shapes: classes count up through those of each task."""
+        """Return a synthetic batch of images, with the split's numbers of pixels and tasks; classes count up through
+        those of each task."""
         batch = Batch.synthetic(split, num_classes, batch_size)
         return cls(batch.dense, batch.indices)
 
@@ -150,9 +155,10 @@ class ImageBatch:
 
 
 def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: "int | NDArray[int64]") -> None:
-    """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its table.
+    """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its embedding table.
 
-    `start` is the number of the first sample, or the numbers of all samples [B] if some were left out.
+    `start` is the number of the first sample, for messages, or an array [B] of the numbers of all samples if they are
+    not consecutive.
     """
     import numpy as np
 
@@ -180,4 +186,4 @@ class OpenedDataset:
     files: Mapping[str, int]
     """Sizes in bytes of the data files by path, for clearing their page cache."""
     read_files: ReadFiles = field(default_factory=ReadFiles)
-    """Files that both splits have open, to verify after a run which bytes were read."""
+    """Files that are open to read both splits, kept to verify after a run which bytes were read."""

@@ -1,4 +1,4 @@
-"""Define the layouts of kinds of data: the arrays of a split, their files, and their valid values."""
+"""Define the layouts of kinds of data: which arrays a split has in files, and which values are valid in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ class Array:
     file: str
     """Name of the array within its file's name, <split>_<file>.npy."""
     member: str | None
-    """Name of the attribute with the array, of batches and of rows to write; None for an array of zeros that is only
-    in its file."""
+    """Name of the attribute that holds the array, both in batches and in rows to write; None for an array of zeros,
+    which only the file has."""
     dtype: str
     """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
-    """Function from the sizes of a sample to the array's shape without the axis of samples."""
+    """Function from the sizes of a sample to the array's shape without the first axis, samples."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
     """Function from the array's values, and the sizes of a sample, to a mask of the invalid values."""
     expected: str
@@ -34,10 +34,11 @@ class Array:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Arrays that a split of a kind of data has in files, and the class of its batches."""
+    """Layout of a kind of data: the arrays that a split has in files, and the class of batches."""
 
     batch: Any
-    """Class of batches, with the arrays' members, and `ids`, `empty`, `synthetic` and `check` as in `ImageBatch`."""
+    """Class of batches: it has the arrays' members, and `ids`, `empty`, `synthetic` and `check` as `ImageBatch` has
+    them."""
     arrays: tuple[Array, ...]
 
     @property

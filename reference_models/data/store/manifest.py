@@ -15,10 +15,11 @@ from reference_models.process.open_file import open_regular, read_regular
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
 SOFT_LABELS = "soft_labels"
-"""Key in a manifest of the statistics of labels that are shares from 0 to 1; absent for other labels."""
+"""Key in a dataset's manifest whose value is the statistics of soft labels (shares from 0 to 1); absent for other
+labels."""
 KEPT = "dictionaries"
-"""Key in a manifest, and folder, of the dictionaries that encode values of other files; the key's value is the sha256
-of each file."""
+"""Name of the folder of dictionaries, which encode other files' values, and of the key in a dataset's manifest whose
+value is the sha256 of each file in that folder."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
 _KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
@@ -53,8 +54,8 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
     """Hash the dataset's files, write the manifest by one rename, and return dataset_sha256.
 
     `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
-    parameters that made it. dataset_sha256 is over the files' names and digests; if it differs from a given `sha256`,
-    DatasetError is raised and the dataset stays unfinished.
+    parameters that made the dataset. dataset_sha256 is over the files' names and digests; if it differs from the
+    expected `sha256`, DatasetError is raised and the dataset stays unfinished.
     """
     files: dict[str, dict[str, Any]] = {}
     for name in layout.files:
@@ -72,7 +73,8 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a finished dataset, with checked fields. Raises DatasetError with a remedy."""
+    """Return the manifest of a finished dataset, with checked fields. Raises DatasetError, whose message says what to
+    do."""
     path = folder / MANIFEST
     if not path.is_file():
         what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
@@ -97,7 +99,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise DatasetError for a field of a manifest that readers rely on, of wrong type or range."""
+    """Raise DatasetError if a field of a manifest that readers rely on has a wrong type or is out of range."""
 
     def fail(field: str, value: object, expected: str) -> DatasetError:
         return DatasetError(f"{path}: {field} is {value!r:.80}, expected {expected}. {AGAIN}")
@@ -160,10 +162,11 @@ def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[t
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise DatasetError for a data file whose size differs from the manifest, or whose time and sha256 differ.
+    """Raise DatasetError for a data file whose size differs from the manifest, or that was changed later and has
+    another sha256.
 
-    Only files whose time differs are hashed, so that the check is quick enough for every run; `verify` hashes all
-    files.
+    Only files whose time of change differs from the manifest's are hashed, so that the check is quick enough for
+    every run; `verify` hashes all files.
     """
     for path, entry in list_manifest_files(folder, manifest):
         stat = path.stat()

@@ -1,7 +1,8 @@
 """Hold the files that a dataset's reader has open, to verify after a run which bytes were read.
 
-A reader opens its files here and maps the open files. A file put in their place later is not examined after the run,
-and a file changed in between has another ctime, which no call can reset, as utime resets mtime.
+A reader opens its files by this module and maps the open files. A file that takes the place of an open one later is
+not examined after the run; a file that is changed while it is open gets another ctime, which no call can reset, as
+utime resets mtime.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _CHUNK_BYTES = 1 << 22
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileState:
-    """Identity, size and last change of an open file, not of the file that has its name by now."""
+    """Identity, size and last change of an open file; by now another file may have the open file's name."""
 
     device: int
     inode: int
@@ -38,8 +39,8 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadFile:
-    """State of a data file when the reader opened it, and when its bytes were hashed; `hashed` and `sha256` are None
-    until then."""
+    """State of a data file when the reader opened it, and again when its bytes were hashed after a run; `hashed` and
+    `sha256` are None before."""
 
     name: str
     opened: FileState
@@ -61,7 +62,8 @@ class ReadFiles:
         self._closing = weakref.finalize(self, _close, self._open)
 
     def open(self, path: Path) -> BinaryIO:
-        """Return a file object of `path`; all of its file objects share one descriptor, which the first call opens.
+        """Open `path` for reading, and return a file object. All file objects of a path share one descriptor, opened
+        by the first call.
 
         Raises OSError, and DatasetError for a pipe or a device.
         """
@@ -73,7 +75,8 @@ class ReadFiles:
             return open(self._open[path][0], "rb", closefd=False)
 
     def look(self) -> tuple[ReadFile, ...]:
-        """Return each data file's state (size, times) when opened; open files not read yet. Raises OSError."""
+        """Return each data file's state (identity, size, times) when it was opened; files that were not read yet are
+        opened now. Raises OSError."""
         for path in self._paths:
             with naming(path):
                 self.open(path).close()
@@ -99,7 +102,7 @@ class ReadFiles:
 
 
 def blocks(num_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of the blocks that are hashed of a data file of `num_bytes` bytes."""
+    """Yield offset and size of each block to hash of a data file of `num_bytes` bytes that is not hashed whole."""
     last = max(0, num_bytes - BLOCK_BYTES)
     for offset in sorted({last * index // (NUM_BLOCKS - 1) for index in range(NUM_BLOCKS)}):
         yield offset, min(BLOCK_BYTES, num_bytes - offset)

@@ -39,15 +39,16 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """Consecutive samples to write, with an attribute for each `member` of the layout of their kind of data."""
+    """Consecutive samples to write, with an attribute for the `member` of each array of the layout of their kind of
+    data."""
 
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """n consecutive clicks to write: labels uint8 [n], or float32 if soft; dense float32 [n, D]; indices int32 [n, H]
-    (ids of all tables)."""
+    """Clicks to write, n consecutive ones: labels uint8 [n], or float32 if soft; dense features float32 [n, D]; ids
+    of all tables int32 [n, H]."""
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
     dense: NDArray[np.float32]
@@ -58,7 +59,7 @@ class Chunk:
 
 
 class SplitWriter:
-    """Writer of a dataset's split of known length. `write` may be called in any order and from any thread.
+    """Writer of a dataset's split, whose length is known. `write` may be called in any order and from any thread.
 
     Writes go through file descriptors: a full disk is then an OSError, not a SIGBUS as with memory maps.
     """
@@ -93,7 +94,7 @@ class SplitWriter:
 
 
 class _ArrayFile:
-    """File of an array of known shape in .npy format, whose rows are written in any order."""
+    """File in .npy format of an array whose shape is known beforehand; rows are written in any order."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._path, self._dtype, self._columns = path, dtype, shape[1:]
@@ -110,7 +111,7 @@ class _ArrayFile:
             self._reserve(size)
 
     def _reserve(self, size: int) -> None:
-        """Reserve disk space for the whole file, so that too small a disk is found before any work."""
+        """Reserve disk space for the whole file, so that a disk that is too small is found before any work."""
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -138,7 +139,8 @@ class _ArrayFile:
 
 @contextmanager
 def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
-    """Yield a dataset's folder, created and without a manifest; remove its files of arrays after an error inside.
+    """Yield a dataset's folder, created, and without a manifest; remove the dataset's files of arrays if an error is
+    raised inside.
 
     A killed process leaves arrays without a manifest: an unfinished dataset, made anew the next time.
     """
@@ -174,7 +176,7 @@ def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None
 
 
 class StoreSplit:
-    """Split of a dataset in the store, read by slices of memory maps."""
+    """Split of a dataset in the store (a folder of arrays with a manifest), read by slices of memory maps."""
 
     def __init__(
         self,

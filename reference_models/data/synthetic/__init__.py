@@ -1,1 +1,1 @@
-"""Make synthetic click data of any shape in memory: for throughput, since by default its labels are random."""
+"""Make synthetic click data of any shape in memory: to measure throughput, since by default labels are random."""

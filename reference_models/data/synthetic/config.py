@@ -1,4 +1,5 @@
-"""Read section [data] of synthetic data: any number of tables, rows and lookups, from a definition or a sweep."""
+"""Read section [data] of synthetic data: any number of tables, rows and lookups, from a benchmark definition or a
+sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,37 +16,39 @@ SYNTHETIC_KINDS = ("made_up", "synthetic")
 ZIPF_EXPONENT = 1.05
 """Default exponent of Zipf's law by which ids of synthetic data are drawn; 0 draws ids uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
-"""Keys of section [data] that only synthetic data has; num_embeddings, multi_hot and num_dense are of every kind."""
+"""Keys of section [data] that only synthetic data has; num_embeddings, multi_hot and num_dense are keys for every
+kind of data."""
 _POOL_BYTES = 1 << 30
 _MAX_ROWS = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSection:
-    """Section [data] of synthetic data in memory: tables by num_embeddings and multi_hot, or equal by other keys."""
+    """Section [data] of synthetic data in memory. Tables' sizes are listed in num_embeddings and multi_hot, or set
+    for all tables alike by rows_per_table and lookups_per_table."""
 
     kind: Literal["made_up", "synthetic"]
     """Kind of data, for throughput only unless `labels` is `planted`. Both names mean the same."""
     name: str = SYNTHETIC_KINDS[0]
     """Name of the dataset."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
-    """Dense features per sample."""
+    """Number of dense features per sample."""
     num_embeddings: Counts | None = None
-    """Rows of each embedding table."""
+    """Number of rows of each embedding table."""
     multi_hot: Counts | None = None
-    """Ids per sample of each embedding table; one if left out."""
+    """Number of ids per sample of each embedding table; one if left out."""
     train_samples: PositiveCount | None = None
-    """Training samples in memory; if left out, as many as the steps need."""
+    """Number of training samples in memory; if left out, as many as the training steps need."""
     eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; if left out, as many as for training."""
+    """Number of samples of an evaluation; if left out, as many as for training."""
     seed: Count = 0
     """Seed of the random samples."""
     num_tables: PositiveCount | None = None
-    """Number of embedding tables; num_embeddings and multi_hot are repeated up to it."""
+    """Number of embedding tables; num_embeddings and multi_hot are repeated in order up to this number."""
     rows_per_table: PositiveCount | None = None
-    """Rows of every table, instead of num_embeddings."""
+    """Number of rows of every table, instead of num_embeddings."""
     lookups_per_table: PositiveCount | None = None
-    """Ids per sample of every table, instead of multi_hot."""
+    """Number of ids per sample of every table, instead of multi_hot."""
     row_scale: Amount = 1.0
     """Factor by which the rows of every table are multiplied."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
@@ -99,15 +102,15 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
 
 
 def count_bytes_per_sample(data: DataConfig) -> int:
-    """Return the bytes of a synthetic sample in memory: float32 dense features, int64 ids, float32 label."""
+    """Return the bytes that a synthetic sample takes in memory: float32 dense features, int64 ids, float32 label."""
     return 4 * data.num_dense + 8 * data.num_lookups + 4
 
 
 def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) -> int:
-    """Return the number of synthetic samples to hold in memory: `num_batches` batches, or as many as fit 1 GiB, at
-    least one batch.
+    """Return the number of synthetic samples to hold in memory: `num_batches` batches, or as many batches as fit 1
+    GiB, but at least one.
 
-    With one batch for each step, no batch is repeated and finds its embedding rows in caches.
+    With a batch for each training step, no batch comes twice and finds its embedding rows in caches.
     """
     fitting = _POOL_BYTES // (global_batch_size * count_bytes_per_sample(data))
     return global_batch_size * max(1, min(num_batches, fitting))

@@ -21,7 +21,7 @@ from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
 _FITTING_ROWS = 1 << 31
-"""Rows of a table below which the product of a rank and the multiplier of `scatter` fits int64."""
+"""Number of rows of a table below which `scatter` can multiply a rank by its multiplier in int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
@@ -83,7 +83,8 @@ class SyntheticClicks:
 def compute_planted_logits(
     dense: NDArray[np.float64], indices: NDArray[np.int64], multi_hot: Sequence[int], seed: int
 ) -> NDArray[np.float64]:
-    """Return the logits [N], by the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].
+    """Return the click logits [N], by the hidden model of `seed`, of N samples with dense features `dense` [N,
+    num_dense] and ids `indices` [N, sum(multi_hot)].
 
     Weights of dense features differ only in sign, those of ids are one of 4096 per table; the dense part of the logit
     has a standard deviation of about 0.5, the ids' part of about 1.4, so that the best model has an AUC of about 0.8.
@@ -105,7 +106,7 @@ def compute_planted_logits(
 def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open both splits of synthetic data, which are in memory; no sample is made before the first read.
 
-    Raises DatasetError without data.train_samples.
+    Raises DatasetError if data.train_samples is not set.
     """
     if data.train_samples is None:
         raise DatasetError(

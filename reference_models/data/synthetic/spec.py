@@ -1,4 +1,5 @@
-"""Define the DataSpec of synthetic clicks in memory. Imports neither torch nor numpy."""
+"""Define the DataSpec (functions that open the data) of synthetic clicks in memory. Imports neither torch nor
+numpy."""
 
 from reference_models.data.spec import DataSpec, load
 from reference_models.data.synthetic.config import SyntheticSection, parse_synthetic

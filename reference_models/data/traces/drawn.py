@@ -1,4 +1,4 @@
-"""Draw random lookups of embedding tables that a file describes, for models without logged lookups."""
+"""Draw random lookups of embedding tables that a file describes, for models whose lookups were not logged."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,18 @@ from reference_models.data.traces.trace import AccessTrace, Ids
 
 
 def count_lookups(tables: Sequence[TableEntry], items: int) -> float:
-    """Return the mean number of embedding lookups of a query of `items` items: tables looked up for the user count
-    once, all others for each item."""
+    """Return the mean number of embedding lookups of a query that ranks `items` candidate items for a user: tables
+    looked up for the user count once, all others for each item."""
     return sum((table.pooling or 0.0) * (1 if table.side == "user" else items) for table in tables)
 
 
 def draw_lookups(tables: Sequence[TableEntry], num_queries: int, items: int, seed: int) -> AccessTrace:
-    """Draw the embedding lookups of `num_queries` queries of `items` samples each; tables looked up for the user are
-    looked up only by a query's first sample.
+    """Draw the embedding lookups of `num_queries` queries, each of `items` samples: the candidate items that it ranks
+    for a user. Tables looked up for the user are looked up only by a query's first sample.
 
     A bag (a sample's lookups in a table) has as many lookups as the table's pooling; a fractional pooling is rounded
-    up or down at random, with the right mean. Rows are independent, by a power law with the table's exponent
-    (synthetic data's where the table has none), and scattered over the table.
+    up or down at random, so that the mean is right. Rows are drawn independently, by a power law with the table's
+    exponent (if the table has none, with that of synthetic data), and scattered over the table.
     """
     generator, num_samples = np.random.default_rng(seed), num_queries * items
     indices, lengths = list[Ids](), list[Ids]()

@@ -19,12 +19,13 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import open_regular, read_regular
 
 _COPIES = 4
-"""Number of copies of a file of lookups in memory at once: the unpacked file, its bytes, its tensors, and the
+"""Number of copies of a file's lookups that are in memory at once: the unpacked file, its bytes, its tensors, and the
 trace."""
 _MOST_BLOCKS = 1 << 20
-"""Most blocks into which `expect_touched` groups a table's rows of nearly equal access probability."""
+"""Maximum number of blocks into which `expect_touched` groups a table's rows, those of nearly equal access
+probability in one block."""
 _MAX_PROFILE_BYTES = 16 << 20
-"""Largest file of a reuse profile that is read, in bytes: some two million rows, which dlrm writes as one line."""
+"""Maximum size in bytes of a reuse-profile file: that is some two million rows, which dlrm writes as one line."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
@@ -43,10 +44,11 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 
 
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
-    """Return mean and standard deviation of the number of a table's rows touched by `num_draws` power-law draws.
+    """Return mean and standard deviation of the number of distinct rows of a table that `num_draws` power-law lookups
+    touch.
 
-    Draws are those of synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the share of
-    the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
+    Lookups are drawn as for synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the
+    share of the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
     """
     places = np.arange(1.0, num_rows + 2.0) if num_rows <= _MOST_BLOCKS else _find_blocks(num_rows)
     law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
@@ -109,7 +111,8 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
 
 
 def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
-    """Take indices [lookups], offsets [T * B + 1] and lengths [T, B] as int64 arrays. Raises DatasetError.
+    """Return the tensors in `found` as int64 arrays: indices [lookups], offsets [T * B + 1], lengths [T, B]. Raises
+    DatasetError.
 
     `num_bytes` is the size of the file's tensor data; shapes that ask for more would read memory outside the file.
     """
@@ -143,11 +146,11 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 
 
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
-    """Read a reuse profile in the format of dlrm's --data-trace-file: lines of rows, stack distances, their
-    cumulative shares.
+    """Read a reuse profile in the format of dlrm's --data-trace-file, three lines: rows, stack distances, and the
+    distances' cumulative shares of lookups.
 
-    Distance 0 is a new row, d the d-th row from the top of the stack. Returns (number of rows, distances, shares).
-    Raises DatasetError naming the line, or for a file of more than 16 MiB.
+    Distance 0 is the first lookup of a row, d that of the d-th row from the top of an LRU stack. Returns (number of
+    rows, distances, shares). Raises DatasetError naming the line, or for a file of more than 16 MiB.
     """
     lines = read_regular(path, _MAX_PROFILE_BYTES, follows=True).decode("utf-8", errors="replace").splitlines()[:4]
     try:
@@ -169,8 +172,8 @@ def generate_reuse(
 ) -> AccessTrace:
     """Draw lookups of one table, one per sample, whose stack distances follow a profile as `read_profile` returns it.
 
-    A distance beyond the stack takes a new row; once all rows are in use, a new row is the oldest one. The profile
-    lists only rows that were looked up: the table may have more.
+    A distance beyond the rows looked up so far takes a new row; once all rows are in use, the row looked up least
+    recently takes the place of a new one. The profile lists only rows that were looked up: the table may have more.
     """
     drawn = np.random.default_rng(seed).random(num_lookups)
     asked = distances[np.minimum(np.searchsorted(shares, drawn, side="right"), len(distances) - 1)]

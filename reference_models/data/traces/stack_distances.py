@@ -16,14 +16,15 @@ from reference_models.data.traces.trace import CHUNK, Ids
 
 Floats = NDArray[np.float64]
 LEAST_OF_GROUP = 1_000
-"""Fewest rows that a trace's sample takes of each group of similarly frequent rows; all rows of a smaller group."""
+"""Least number of rows that a trace's sample takes of each group of similarly frequent rows; of a smaller group it
+takes all rows."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class StackDistances:
-    """Calculator of the stack distances (other rows accessed in between) of a stream of row accesses.
+    """Calculator of the stack distances (number of other rows accessed in between) of a stream of row accesses.
 
-    Memory grows with distinct rows, not with the stream.
+    Memory grows with the number of distinct rows, not with the length of the stream.
     """
 
     def __init__(self) -> None:
@@ -32,8 +33,8 @@ class StackDistances:
     def update(self, keys: Ids, weights: Floats) -> Floats:
         """Return the stack distances of the next row accesses [N], infinite where a row is accessed the first time.
 
-        `weights` [N], equal for equal keys, say how many rows each row stands for. Without sampling they are 1, and
-        distances are whole numbers.
+        `weights` [N] is the number of rows that each accessed row stands for in a sample, equal for equal keys.
+        Without sampling weights are 1, and distances are whole numbers.
         """
         parts = range(0, len(keys), CHUNK)
         found = [self._update(keys[at : at + CHUNK], weights[at : at + CHUNK]) for at in parts]
@@ -56,7 +57,8 @@ class StackDistances:
 
 
 def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
-    """Return for each value the sum of the weights of earlier, larger values; values differ, or are -1 (sum unused).
+    """Return, for each value, the sum of the weights of earlier, larger values. Values differ from one another,
+    except for values of -1, whose sums are not used.
 
     Ranks are sorted bit by bit, the highest first: among ranks with equal higher bits, one whose bit is 0 is below
     the earlier ones whose bit is 1. That is a merge sort's count without a loop over values.
@@ -83,38 +85,39 @@ def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissRatioCurve:
-    """Miss-ratio curve: misses of LRU caches of every size on one trace of row accesses."""
+    """Miss-ratio curve: the number of misses, for one trace of row accesses, of LRU caches of every size."""
 
     num_lookups: int
     num_cold: float
     """Number of first accesses of rows, which miss in caches of every size."""
     distances: Ids
-    """Stack distances that occur in the trace, rising [D]: in rows, or in units of bytes where row sizes differ."""
+    """Stack distances that occur in the trace, rising [D]: in rows; or, where row sizes differ, in a unit of bytes
+    that divides all of them."""
     hits: Floats
-    """Number of lookups that hit an LRU cache [D + 1]: entry i is for caches whose size is above the first i
+    """Number of lookups that hit an LRU cache, by the cache's size [D + 1]: entry i is for sizes above the first i of
     `distances`, and not above the next."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
-        """Return the number of accesses that miss an LRU cache of each size in `num_rows`, in the unit of
-        `distances`."""
+        """Return the number of accesses that miss an LRU cache of each size in `num_rows`, which is in the unit of
+        `distances` (rows, or a number of bytes)."""
         return np.asarray(self.num_lookups - self.hits[np.searchsorted(self.distances, num_rows)])
 
     def find_size(self, hit_rate: float) -> int | None:
-        """Return the size, in the unit of `distances`, of the smallest LRU cache whose hit rate is at least
-        `hit_rate`; None if there is none."""
+        """Return the size of the smallest LRU cache whose hit rate is at least `hit_rate`, in the unit of `distances`
+        (rows, or a number of bytes); None if there is no such cache."""
         number = int(np.searchsorted(self.hits, hit_rate * self.num_lookups))
         if number == 0:
             return 0
         return int(self.distances[number - 1]) + 1 if number < len(self.hits) else None
 
     def miss_ratio(self, num_rows: int) -> float:
-        """Return the share of a trace's accesses that miss an LRU cache of size `num_rows`, in the unit of
-        `distances`."""
+        """Return the share of a trace's accesses that miss an LRU cache of size `num_rows`, which is in the unit of
+        `distances` (rows, or a number of bytes)."""
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
 class TracedRows(NamedTuple):
-    """Distinct rows that an access trace looks up, numbered from 0."""
+    """Distinct rows that an access trace looks up, and which of them, counted from 0, each lookup accesses."""
 
     keys: Ids
     """Keys (row numbers counted through all tables) of the distinct rows looked up, rising [rows]."""
@@ -125,10 +128,10 @@ class TracedRows(NamedTuple):
 
 
 class RowSample(NamedTuple):
-    """Sample of a trace's rows, as weights of rows and lookups; rows outside the sample have 0."""
+    """Sample of a trace's rows, as two weights of each row [rows], which are 0 for rows outside the sample."""
 
     rows: Floats
-    """Number of the trace's rows that each sampled row stands for; the sum is the number of all rows [rows]."""
+    """Number of the trace's rows that each sampled row stands for [rows]; the sum is the number of all rows."""
     lookups: Floats
     """Number of the trace's lookups that each lookup of a sampled row, after its first, stands for [rows]."""
 
@@ -139,7 +142,8 @@ class RowSample(NamedTuple):
 
 
 def find_rows(keys: Ids) -> TracedRows:
-    """Number the distinct rows of a trace with row keys `keys` [lookups] from 0, and count each row's lookups."""
+    """Number the distinct rows of a trace from 0, and count each row's lookups; `keys` [lookups] identifies the row
+    of each lookup."""
     rows, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
     return TracedRows(rows, counts, numbers)
 
@@ -166,10 +170,12 @@ def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample with row numbers as keys.
+    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample, for which keys are row
+    numbers as `find_rows` gives them.
 
-    Rows are of one size, or of the sizes, in units, that `units_of` gives for keys; cache sizes are in units then,
-    and a row is hit where it fits together with the rows looked up since.
+    All rows have one size, unless `units_of` returns the sizes of keys' rows in some unit: cache sizes are then in
+    that unit, and a lookup hits where its row fits in the cache together with the other rows looked up since its last
+    lookup.
     """
     stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))
     num_lookups, num_cold = 0, 0.0
@@ -190,8 +196,8 @@ def measure_curve(
 
 
 def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
-    """Return the miss-ratio curve of accesses with stack distances [N], infinite at first accesses; the rest of
-    `num_lookups` hit in every cache."""
+    """Return the miss-ratio curve of accesses with stack distances [N], infinite at first accesses. If `num_lookups`
+    is more than N, the other lookups hit in every cache."""
     is_again = np.isfinite(distances)
     found, counts = np.unique(distances[is_again].astype(np.int64), return_counts=True)
     num_others = num_lookups - len(distances)
@@ -199,7 +205,8 @@ def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
 
 
 def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
-    """Add lookups by stack distance to those counted so far; return rising distances, and lookups at each."""
+    """Add lookups, given by their stack distances, to those counted so far; return the rising distances, and the
+    number of lookups at each."""
     found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
     return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)
 
@@ -207,8 +214,8 @@ def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tup
 def _sum_hits(
     num_lookups: int, num_cold: float, distances: Ids, lookups: Floats, num_others: int = 0
 ) -> MissRatioCurve:
-    """Return the miss-ratio curve of rising stack distances [D] with the lookups at each; `num_others` more lookups
-    hit in every cache."""
+    """Return the miss-ratio curve of rising stack distances [D], given the number of lookups at each; `num_others`
+    more lookups hit in every cache."""
     hits = np.concatenate(([0.0], np.cumsum(lookups))) + num_others
     return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, distances=distances, hits=hits)
 

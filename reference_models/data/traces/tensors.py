@@ -1,7 +1,7 @@
 """Load tensors from untrusted files of torch.save, in memory that is bounded by a small multiple of the file's bytes.
 
-torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the form before
-torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
+torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the file format
+before torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
 """
 
 import io
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 _MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
-"""Most bytes of a torch archive's list of files, and of its pickle: three tensors take 600 and 250 bytes."""
+"""Maximum size in bytes of a torch archive's list of files, and of its pickle: three tensors take 600 and 250
+bytes."""
 _NAMES = {
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",
@@ -21,18 +22,18 @@ _NAMES = {
     "torch FloatStorage",
     "torch DoubleStorage",
 }
-"""Python globals (classes, functions) that a pickle of plain tensors may name."""
+"""Python globals (classes, functions) that a pickle may name if it holds only plain tensors."""
 _CODES = {
     "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "BINPERSID", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
     "EMPTY_LIST", "APPEND", "APPENDS", "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1",
     "NEWTRUE", "NEWFALSE", "NONE", "BINPUT", "BINGET", "LONG_BINPUT", "LONG_BINGET",
 }  # fmt: skip
-"""Pickle opcodes that a pickle of plain tensors in tuples or lists may have."""
+"""Pickle opcodes that occur in a pickle of plain tensors in tuples or lists; any other opcode is refused."""
 
 
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
-    """Load a file that torch.save wrote in its form since 1.6; return its content and the number of bytes of its
-    tensors' data.
+    """Load a file that torch.save wrote in its format since torch 1.6; return its content and the number of bytes of
+    its tensors' data.
 
     Loading takes about twice as much memory as the file has bytes. Raises ValueError for anything but an archive of
     plain tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
@@ -58,7 +59,7 @@ def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
 
 
 def refuse_calls(pickled: bytes) -> None:
-    """Raise ValueError for a pickle of anything but plain tensors in tuples and lists, without executing it."""
+    """Raise ValueError, without executing the pickle, if it holds anything but plain tensors in tuples and lists."""
     if len(pickled) > _MAX_PICKLE_BYTES:
         raise ValueError(f"its pickle has {len(pickled):,} bytes, more than {_MAX_PICKLE_BYTES:,}")
     for code, argument, _ in pickletools.genops(pickled):
@@ -69,8 +70,8 @@ def refuse_calls(pickled: bytes) -> None:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file in a zip archive. Raises ValueError if files are compressed or together
-    larger than the archive."""
+    """Yield name and content of each file in a zip archive. Raises ValueError if a file is compressed, or if the
+    files together are larger than the archive."""
     num_left = _refuse_long_list(file)
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
@@ -81,8 +82,8 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return a torch archive's size in bytes. Raises ValueError for an end unlike torch's, or a list of files that is
-    too long.
+    """Return a torch archive's size in bytes. Raises ValueError for an end of file that torch does not write, or a
+    list of files that is too long.
 
     A zip archive ends in a record of 22 bytes, which states how many bytes its list of files has. In archives of more
     than 4 GiB, and in all of torch's, a record of 56 bytes and a locator of 20 bytes stand before it; then the record

@@ -1,4 +1,5 @@
-"""Represent access traces: the lookups of all embedding tables as FBGEMM's TBE takes them, and their order."""
+"""Represent access traces: the lookups of all embedding tables, as FBGEMM's TBE (table-batched embeddings) takes
+them, and their order."""
 
 import math
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ from reference_models.process.errors import DatasetError
 CHUNK = 1 << 18
 """Number of a trace's row accesses that are processed at a time."""
 MAX_ROWS = 1 << 40
-"""Most rows of a trace's tables together; rows are numbered consecutively through all tables."""
+"""Maximum number of rows of all of a trace's tables together; rows are numbered consecutively through all tables."""
 NUM_REUSE_BINS = 17
-"""Number of bins of a reuse histogram: rows accessed once, up to 2, 4, ... 2^15 times, and more often, as in
+"""Number of bins of a reuse histogram: for rows accessed once, up to 2, 4, ... 2^15 times, and more often, as in
 facebookresearch/dlrm_datasets."""
 Ids = NDArray[np.int64]
 
@@ -33,13 +34,15 @@ class Accesses(NamedTuple):
 
 
 class TracedTable(NamedTuple):
-    """Name, row size and side (looked up for the user or for each item) of an embedding table in an access trace."""
+    """Embedding table of an access trace: its name, its row size, and whether it is looked up for the user or for
+    each item."""
 
     name: str
     row_bytes: int | None = None
     """Bytes of a row of the embedding table as stored; None where unknown."""
     side: Side | None = None
-    """Whether a query looks the table up once (`user`) or for each of its items (`item`); None where unknown."""
+    """Whether a query looks the table up once, for its user (`user`), or for each item that it ranks (`item`); None
+    where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +58,8 @@ class AccessTrace:
     are_rows_least: bool = False
     """True if `num_rows` are lower bounds, such as the highest row looked up in each table plus one."""
     tables: tuple[TracedTable, ...] = ()
-    """Names, row sizes and sides (looked up for the user or for each item) of the T tables; empty where unknown."""
+    """Names and row sizes of the T embedding tables, and whether each is looked up for the user or for each item;
+    empty where unknown."""
     samples_per_query: int = 1
     """Number of samples of one query: the items ranked for one user."""
 
@@ -77,14 +81,14 @@ class AccessTrace:
 
     @property
     def row_bytes(self) -> tuple[int, ...]:
-        """Return the bytes of a row of each table [T]; empty where one of them is unknown."""
+        """Return the bytes of a row of each table [T]; empty where any table's row size is unknown."""
         sizes = [table.row_bytes for table in self.tables if table.row_bytes is not None]
         return tuple(sizes) if len(sizes) == len(self.num_rows) else ()
 
     @property
     def unit_bytes(self) -> int | None:
-        """Return the bytes of the unit of cache sizes: the greatest common divisor of the tables' row sizes; None
-        where row sizes are unknown."""
+        """Return the bytes of the unit in which cache sizes are counted: the greatest common divisor of the tables'
+        row sizes; None where row sizes are unknown."""
         return math.gcd(*self.row_bytes) if self.row_bytes else None
 
     @property
@@ -100,12 +104,13 @@ class AccessTrace:
         return sum(rows * units for rows, units in zip(self.num_rows, self.row_units, strict=True))
 
     def units_of(self, keys: Ids) -> Ids:
-        """Return the size of the row of each key, in units of `unit_bytes`."""
+        """Return the size of the row with each of the keys `keys` (numbers through all tables), in units of
+        `unit_bytes`."""
         return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
 
     def with_queries(self, samples_per_query: int) -> "AccessTrace":
-        """Return the trace as queries of `samples_per_query` samples; tables looked up for the user are looked up
-        only by a query's first sample.
+        """Return the trace grouped into queries of `samples_per_query` samples; tables looked up for the user are
+        looked up only by a query's first sample.
 
         Samples at the end that make no whole query are left out. Raises ValueError where there is no whole query.
         """
@@ -132,7 +137,8 @@ class AccessTrace:
         return self.indices[start:stop]
 
     def check(self, place: str) -> None:
-        """Raise DatasetError for too many rows, offsets that fall or do not fit, and a row outside its table."""
+        """Raise DatasetError for a trace with too many rows, with offsets that fall or do not fit the lookups, or
+        with a row outside its table."""
         if sum(self.num_rows) > MAX_ROWS:
             raise DatasetError(f"{place}: tables of {sum(self.num_rows):,} rows, expected at most {MAX_ROWS:,}.")
         if (falling := np.flatnonzero(np.diff(self.offsets) < 0)).size:
@@ -171,7 +177,7 @@ class AccessTrace:
 
 
 def reuse_histogram(rows: Ids) -> tuple[int, ...]:
-    """Return the number of accessed rows by number of accesses, in NUM_REUSE_BINS bins of powers of two."""
+    """Return the number of rows that were accessed once, twice, up to 4, 8, ... times, in NUM_REUSE_BINS bins."""
     counts = np.unique(rows, return_counts=True)[1]
     bins = np.minimum(np.ceil(np.log2(counts)).astype(np.int64), NUM_REUSE_BINS - 1)
     return tuple(np.bincount(bins, minlength=NUM_REUSE_BINS).tolist())

@@ -1,1 +1,2 @@
-"""Searches for a placement of a model's embedding tables on devices, by modelled, measured or learnt costs."""
+"""Searches for a placement of a model's embedding tables on devices, by costs that are modelled, measured, or
+predicted by a trained net."""

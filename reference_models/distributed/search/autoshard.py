@@ -1,10 +1,11 @@
-"""AutoShard's search (Zha et al., KDD 2022): a learnt policy places one table after the other.
+"""AutoShard's search (the paper Zha et al., KDD 2022): a policy learnt by reinforcement places one table after the
+other.
 
-As published: the features of tables, devices as sums of their tables' representations with their predicted cost, only
-devices with free memory, and a plan's reward, its least over its greatest cost of a device. Unlike the authors'
-prototype, the policy has no LSTM (it gets the features of the tables left to place instead) and learns by policy
-gradient, not IMPALA: the advantage of a plan is its reward less the mean of NUM_PLANS plans of its task, divided by
-their deviation.
+As published are the features of tables; devices, represented by the sum of their tables' representations and by their
+predicted cost; that tables go only on devices with free memory; and the reward of a plan, the least cost of a device
+divided by the greatest. Unlike the authors' prototype, the policy has no LSTM (it gets the features of the tables
+left to place instead) and learns by policy gradient, not IMPALA: the advantage of a plan is its reward less the mean
+of NUM_PLANS plans of its task, divided by their deviation.
 """
 
 import math
@@ -31,17 +32,18 @@ NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 NUM_LATER_UPDATES = 100
 """Number of updates on larger placement tasks, for a policy that was trained on small tasks before."""
 SLACK = (1.1, 2.0)
-"""Range of the devices' total memory in training tasks, as a multiple of the bytes of all tables."""
+"""Range of the memory of all devices of a training task together, as a multiple of the bytes of all its tables."""
 MOST_TABLES, MOST_DEVICES = 100, 16
-"""Most tables, and most devices, of a policy's training tasks: the time of an update grows with both."""
+"""Maximum number of tables, and of devices, in a policy's training tasks: the time of an update grows with both."""
 NUM_DRAWN = 16
-"""Number of random plans drawn from the policy for a task, in addition to its likeliest plan."""
+"""Number of random plans drawn from the policy for a placement task, in addition to the likeliest plan."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSizes:
-    """Ranges, ends included, of the number of tables and of devices in the tasks that a policy is trained on."""
+    """Ranges, ends included, of the number of tables and of devices in the placement tasks that a policy is trained
+    on."""
 
     num_tables: tuple[int, int] = (6, 10)
     num_devices: tuple[int, int] = (2, 4)
@@ -51,10 +53,10 @@ SMALL = TaskSizes()
 
 
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
-    """Return the sizes (tables, devices) of tasks to train a policy on, so that it suits the given tasks.
+    """Return the ranges of sizes (tables, devices) of the tasks on which to train a policy that is to place `tasks`.
 
-    The sizes range from the smallest to the largest given task, but at most to MOST_TABLES and MOST_DEVICES; the
-    default sizes `SMALL` are returned if no given task is larger than these.
+    The ranges are from the smallest to the largest of `tasks`, but at most to MOST_TABLES and MOST_DEVICES; the
+    default ranges `SMALL` are returned if none of `tasks` is larger than these.
     """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
@@ -64,14 +66,14 @@ def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
 
 
 class Policy(nn.Module):
-    """Placement policy: probabilities of the devices for a table, given the tables left to place and the tables on
-    each device."""
+    """Placement policy: a net that returns each device's probability to get a table, given the tables left to place
+    and the tables on each device."""
 
     scale: Tensor
     """Mean and standard deviation of the tables' features, by which they are normalised: [2, features]."""
     mean_reward: Tensor
-    """Mean reward (balance of the devices' costs) of plans in the last 20 updates, stored with the policy's
-    weights."""
+    """Mean reward, in the last 20 updates, of plans: a plan's least cost of a device divided by the greatest. It is
+    stored with the policy's weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +90,8 @@ class Policy(nn.Module):
         return tables
 
     def forward(self, table: Tensor, left: Tensor, held: Tensor, loads: Tensor, may_be_on: Tensor) -> Tensor:
-        """Return the log-probabilities [tasks, plans, devices] of placing one table of each task, [tasks, 32].
+        """Return the log-probabilities [tasks, plans, devices] of placing a table of each task on each device.
+        `table` [tasks, 32] has the tables' representations.
 
         `left` [tasks, 3] describes the tables left to place; `held` [tasks, plans, devices, 32] sums the
         representations of each device's tables; `loads` [tasks, plans, devices, 2] are each device's cost and memory.
@@ -100,8 +103,8 @@ class Policy(nn.Module):
 
     @property
     def reward(self) -> float:
-        """Mean reward of the plans in training's last 20 updates; a plan's reward is its least over its greatest cost
-        of a device."""
+        """Mean reward of the plans in training's last 20 updates. A plan's reward is the least cost of a device
+        divided by the greatest."""
         return float(self.mean_reward)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -117,8 +120,8 @@ def policy_of(arrays: Mapping[str, NDArray[Any]]) -> Policy:
 
 
 def _features(costs: PieceCosts, pieces: Pieces) -> list[tuple[float, ...]]:
-    """Return the features of tables, or of parts by columns: logarithms of columns, rows, lookups and bytes; reuse
-    bins."""
+    """Return the features of tables, or of parts of tables by columns: logarithms of columns, rows, lookups per
+    sample and bytes, then the shares of lookups by reuse bin (how often a batch looks up the same row)."""
     tables = [costs.table(piece) for piece in pieces]
     sizes = [(table.dim, table.num_embeddings, 1 + table.pooling, table.memory_bytes) for table in tables]
     return [(*map(math.log, row), *table.reuse) for row, table in zip(sizes, tables, strict=True)]
@@ -133,8 +136,8 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces (tables or parts) of tasks with equally many pieces: on devices drawn by the policy's
-    probabilities, or on the likeliest.
+    """Place all pieces (tables or parts) of several tasks, which must have equally many pieces: with `is_drawn` each
+    piece on a device drawn by the policy's probabilities, else on the likeliest.
 
     `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; rewards
     [tasks, plans], -1 where a piece found no room; and the plans' log-probabilities [tasks, plans].
@@ -180,8 +183,8 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a placement policy on tasks of the given sizes, of generated tables; `start` is a policy to continue
-    from, None to begin with random weights.
+    """Train a placement policy on tasks of random tables, with numbers of tables and devices in the ranges `sizes`.
+    `start` is a policy to continue from, None to begin with random weights.
 
     Training uses one thread. `batch_size` must be the batch size that `cost` assumes: it determines the tables' reuse
     (how often a batch looks up the same row).

@@ -1,4 +1,5 @@
-"""Costs of a set of tables on one device, in seconds per step: lookups, updates, and exchange of pooled rows."""
+"""Costs of a set of embedding tables on one device, in seconds per step: lookups, updates, and exchange of pooled
+rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,24 +14,25 @@ from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS
 
 ID_BYTES = 8
 LINE_BYTES = 64
-"""Fewest bytes that memory moves for an access to an embedding row: a cache line, or a burst of HBM."""
+"""Least number of bytes that memory moves for an access to an embedding row: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
-"""Fixed seconds of a step for each table on a device; assumed, not measured."""
+"""Fixed seconds that each table on a device adds to a step; assumed, not measured."""
 DEVICE_S = 50e-6
 """Fixed seconds of a step on a device that holds tables: some ten kernel launches of 5 us; assumed, not measured."""
 BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
-"""Assumed number of lookups of a row in a batch, for each reuse bin k: 1, 2, then the middle of 2^(k-1) and 2^k."""
+"""Assumed number of lookups of a row in a batch, for each reuse bin k (lookups up to 2^k): 1, 2, then the middle of
+2^(k-1) and 2^k."""
 
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[EmbeddingTable]]
 SetCost = Callable[[Sets], Seconds]
-"""Function from sets of tables, each on one device, to the device's seconds per step, float64 [sets]; 0 for no
-tables."""
+"""Type of functions that return the seconds per step, float64 [sets], of devices, each of which holds one of the sets
+of tables; 0 for a device without tables."""
 
 
 def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArray[Any]]) -> Seconds:
-    """Return each set's sum of the values of its tables, [sets, ...]; `values_of` (tables to [tables, ...]) is called
-    once."""
+    """Return, for each set of tables, the sum of its tables' values: [sets, ...]. `values_of` returns the values of
+    tables, [tables, ...], and is called once, for all tables."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
         return np.zeros(len(sets))
@@ -45,9 +47,9 @@ def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDAr
     """Return the bytes of memory traffic of a training step for each table: float64 [tables].
 
     Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
-    distinct row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
-    batch, it is in a cache. A table that is copied to each device has a dense gradient, so that all its rows are read
-    and written with gradient and state; a copy looks up at most the distinct rows of the whole batch.
+    distinct row and its optimizer state read and written. Memory moves whole lines of a row; a row that the batch
+    looks up again is in a cache. A table that is copied to each device has a dense gradient, so that all its rows are
+    read and written with gradient and state; a copy looks up at most the distinct rows of the whole batch.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
@@ -64,14 +66,15 @@ def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDAr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Modelled seconds per step of a set of tables: bytes moved over memory bandwidth, plus fixed times of each table
-    and of the device.
+    """Modelled seconds per step of a set of tables: bytes moved divided by memory bandwidth, plus a fixed time of
+    each table, and one of the device.
 
-    Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
+    The model is affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
     """
 
     batch_size: int
-    """Samples of a training step over all devices together; each device looks up its own tables for all of them."""
+    """Number of samples of a training step over all devices together; each device looks up its own tables for all of
+    them."""
     memory_bandwidth: float
     """Bandwidth of each device's memory, in bytes/s."""
     table_s: float = TABLE_S
@@ -85,19 +88,19 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """Modelled seconds per step of exchanging pooled rows and their gradients (all-to-all).
+    """Modelled seconds per step of exchanging pooled rows and their gradients between devices (all-to-all).
 
-    Affine: a sum over the device's tables, and its fixed time. A device sends the sums of its own tables to the
-    devices of the samples, and receives as many bytes of gradients. Sums of other tables arrive over the same links
-    in the other direction at the same time. Links within a host and between hosts work in parallel: the slower one
-    counts. Partial sums of a table that is cut by rows are added up where they arrive; if the rows are cut over one
-    host's devices, the sums are first added up within the host, then sent to the other hosts. Gradients of a table
-    that is copied to each device are added up by a ring over the slowest link. Each of the two exchanges (of pooled
-    rows, of gradients) takes a link's latency if the device holds tables.
+    The model is affine: a sum over the device's tables, plus a fixed time of the device. A device sends the sums of
+    its own tables to the devices of the samples, and receives as many bytes of gradients. Sums of other tables arrive
+    over the same links in the other direction at the same time. Links within a host and between hosts work in
+    parallel: the slower one counts. Partial sums of a table that is cut by rows are added up where they arrive; if
+    the rows are cut over one host's devices, the sums are first added up within the host, then sent to the other
+    hosts. Gradients of a table that is copied to each device are added up by a ring over the slowest link. Each of
+    the two exchanges (of pooled rows, of gradients) takes a link's latency if the device holds tables.
     """
 
     batch_size: int
-    """Samples of a training step over all devices together."""
+    """Number of samples of a training step over all devices together."""
     devices: Devices
 
     @property
@@ -114,7 +117,7 @@ class Exchange:
         return over_sets(sets, lambda tables: np.array([self._send(table) for table in tables])) + fixed_s
 
     def _send(self, table: EmbeddingTable) -> float:
-        """Return the seconds in which a device sends a table's pooled rows and receives their gradients."""
+        """Return the seconds in which a device sends a table's pooled rows and receives the rows' gradients."""
         of, layout = self.devices, table.layout if isinstance(table, TablePart) else None
         local = min(of.devices_per_host, of.num_devices)
         peers, others = local - 1, of.num_devices - local
@@ -140,7 +143,8 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """Cost of a set of tables as the sum of the tables' single costs by `cost`, with `device_s` counted once."""
+    """Cost of a set of tables that adds up the costs by `cost` of each table alone on a device, with the device's
+    fixed time `device_s` counted once."""
 
     cost: SetCost
     device_s: float = 0.0
@@ -154,7 +158,8 @@ class Additive:
 def add_up(cost: SetCost, tables: Sequence[EmbeddingTable]) -> tuple[Seconds, float] | None:
     """Return the seconds that each table adds to a device, and the fixed seconds of a device with tables.
 
-    Returns None if the cost of a set of tables is not such a sum.
+    Returns None if `cost` does not consist of such terms, so that the cost of a set of tables is no sum over the
+    tables.
     """
     if isinstance(cost, Sum):
         found = [add_up(part, tables) for part in cost.parts]

@@ -1,6 +1,6 @@
 """Improve a placement by moving and swapping tables (or parts) between devices.
 
-Steps are made until all tables fit the devices' memory, or until none makes the slowest device faster.
+Moves and swaps are made until all tables fit the devices' memory, or until none makes the slowest device faster.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ LEAST_GAIN = 1e-9
 """Least gain of a move or swap, as a share of the slowest device's seconds; smaller gains are rounding errors."""
 _MAX_STEPS = {True: 2_000, False: 100}
 _NUM_TRIED = {True: 1, False: 4}
-"""Number of moves or swaps whose costs are computed at a time, the most promising first: 1 where the cost of a set of
-tables is the sum of their costs (True), 4 otherwise."""
+"""Number of moves or swaps whose costs are computed at a time, the most promising first: 1 if the cost of a set of
+tables is the sum of their costs (key True), else 4."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,8 @@ class PieceLayout:
 
     @property
     def loads(self) -> Floats:
-        """Seconds per step of each device, float64 [devices], without a device's fixed time where that is known."""
+        """Seconds per step of each device, float64 [devices]; without the device's fixed time if the cost is a sum
+        over tables."""
         return _sum_by(self.device, self.weights, self.num_devices) if self.is_exact else self.costs(self.held)
 
     @property
@@ -46,14 +47,14 @@ class PieceLayout:
         return tuple(self.on(device) for device in range(self.num_devices))
 
     def on(self, device: int, away: int = -1, added: int = -1) -> Pieces:
-        """Return the pieces (tables or parts) of a device, without the piece `away` and with the piece `added`; -1:
-        none."""
+        """Return the pieces (tables or parts) on a device, without the piece with the index `away`, and with the
+        piece with the index `added`; -1 for no piece."""
         there = [int(at) for at in np.flatnonzero(self.device == device) if at != away]
         return tuple(self.pieces[at] for at in [*there, *([added] if added >= 0 else [])])
 
     def steps(self, source: int) -> tuple[Integers, Integers, Integers]:
-        """Return all moves and swaps of pieces off the device `source`: [steps] of piece, replacement (-1: a move)
-        and device."""
+        """Return all moves and swaps that take a piece off the device `source`, as three arrays [steps]: the piece,
+        the piece that comes in return (-1 for a move), and the target device."""
         mine, theirs = (np.flatnonzero(self.is_free & on) for on in (self.device == source, self.device != source))
         others = np.delete(np.arange(self.num_devices), source)
         second = np.concatenate((np.full(len(others), -1), theirs))
@@ -61,7 +62,8 @@ class PieceLayout:
         return np.repeat(mine, len(second)), np.tile(second, len(mine)), np.tile(target, len(mine))
 
     def take(self, first: int, second: int, target: int) -> None:
-        """Move the piece `first` to the device `target`, or swap it for the piece `second` there; -1: no swap."""
+        """Move the piece `first` to the device `target`, or swap it for the piece `second` on that device; -1 for no
+        swap."""
         if second >= 0:
             self.device[second] = self.device[first]
             self.num_swaps += 1
@@ -75,16 +77,16 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return the net bytes or seconds that each move or swap takes from its source device and adds to its target
-    device: [steps]."""
+    """Return the bytes or seconds, by `values`, that each move or swap takes from its source device and adds to its
+    target device: [steps]. They may be negative for a swap."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 
 def settle(layout: PieceLayout) -> bool:
     """Move and swap pieces (tables or parts) until they fit every device's memory; return whether they do.
 
-    Each step leaves the fewest bytes beyond the devices' memory; among equals, the slower of its two devices is
-    fastest.
+    Each move or swap is the one that leaves the fewest bytes in excess of the devices' memory; of several, that in
+    which the slower of the two devices is fastest.
     """
     while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
         sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()
@@ -96,9 +98,10 @@ def settle(layout: PieceLayout) -> bool:
 
 
 def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int, int] | None:
-    """Return the move or swap (piece, replacement, device) that most reduces the bytes beyond the devices' memory.
+    """Return the move or swap (piece, piece in return, target device) off the device `source` that most reduces the
+    bytes in excess of the devices' memory.
 
-    Returns None if no step reduces them.
+    Returns None if no move or swap reduces them.
     """
     first, second, target = layout.steps(source)
     if not len(first):
@@ -114,8 +117,8 @@ def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int
 
 
 def descend(layout: PieceLayout) -> Filling:
-    """Repeat the move or swap that most reduces the slowest device's seconds, within memory, until none reduces
-    them."""
+    """Repeat the move or swap that makes the slowest device fastest, within the devices' memory, until none makes it
+    faster; return the slowest device's seconds, and the placement."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):
         loads, used = layout.loads, layout.used

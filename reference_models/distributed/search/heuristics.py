@@ -1,4 +1,4 @@
-"""Placement of tables one after another: by published heuristics, or greedily by predicted cost."""
+"""Placement of embedding tables one after another: by published heuristics, or greedily by predicted cost."""
 
 import math
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from reference_models.distributed.search.task import EmbeddingTable, PlacementPl
 
 
 def place_in_order(task: Task, cost: SetCost, search: str) -> PlacementPlan:
-    """Place tables in falling order of cost, each on the device of least cost so far, as AutoShard's released code
-    does.
+    """Place tables in falling order of cost, each on the device whose cost is least so far, as AutoShard's released
+    code does.
 
-    Raises ConfigError if no plan fits the devices' memory, even after repair.
+    Raises ConfigError if no plan fits the devices' memory, even after repair (`search.repair`).
     """
     costs = PieceCosts(task, cost)
     ordered = costs.ordered(whole_tables(task))
@@ -49,7 +49,7 @@ def random(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def dim(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables so that devices hold about equally many columns. Raises ConfigError if no plan fits their
+    """Place tables so that devices hold about equally many columns. Raises ConfigError if no plan fits the devices'
     memory."""
     return place_in_order(task, _sum_of(lambda table: table.dim), "dim")
 
@@ -72,7 +72,7 @@ def size_lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def greedy(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables so that the costs of the devices' sets of tables are about equal.
+    """Place tables greedily by `cost`, so that devices cost about equally many seconds per step.
 
     Raises ConfigError if no plan fits the devices' memory.
     """

@@ -1,4 +1,5 @@
-"""Sets of tables with two known costs each, to train and test cost nets (learnt costs). Torch-free."""
+"""Sets of embedding tables, the cost of each of which is known from two measurements, to train and test cost nets
+(nets that predict costs). Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,42 +11,47 @@ from reference_models.distributed.search.costs import Seconds, SetCost, Sets
 from reference_models.distributed.search.task import EmbeddingTable
 
 MIN_DIM = 4
-"""Fewest columns of a part of a table in a cost net's training sets, whose tables are cut into halves."""
+"""Least number of columns of the parts into which tables are halved for a cost net's training sets."""
 MIN_SETS = 100
-"""Least number of measured sets that a cost net is trained with; a fifth of them is held out to test it."""
+"""Least number of measured sets of tables with which a cost net is trained; a fifth of them is held out to test the
+net."""
 _MAX_TABLES = 15
 
 
 @runtime_checkable
 class RepeatedCost(Protocol):
-    """Cost that is measured in rounds; each half of the rounds gives a cost of a set of tables."""
+    """Cost of sets of tables that is measured in rounds. Each half of the rounds gives one result for the cost of a
+    set."""
 
     def __call__(self, sets: Sets, /) -> Seconds: ...
 
     def halves_of(self, sets: Sets) -> Seconds:
-        """Return the median seconds of each set of tables in each half of the rounds: float64 [sets, 2]."""
+        """Return the median seconds of each set of tables over each half of the measuring rounds: float64 [sets,
+        2]."""
 
     def spread_of(self, tables: Sequence[EmbeddingTable]) -> float | None:
-        """Return the spread of a set's seconds over the rounds, as a fraction of their median."""
+        """Return the spread of the seconds of one set, `tables`, over the measuring rounds, as a fraction of their
+        median; None if the set was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownSets:
-    """Sets of tables with two costs each, and two costs of every single table, measured or modelled."""
+    """Sets of tables with their costs, and the cost of every table alone; each cost has two results, measured or
+    modelled."""
 
     sets: Sets
     seconds: Seconds
-    """Seconds of each set of tables in each half of the measuring rounds, [sets, 2]; both are equal for modelled
-    costs."""
+    """Seconds of each set of tables in each half of the measuring rounds, [sets, 2]; both columns are equal for
+    modelled costs."""
     alone: Mapping[EmbeddingTable, Sequence[float]]
     """Seconds of each table that is alone on a device, in each half of the measuring rounds: 2 values per table."""
     spread: float = 0.0
-    """Spread of a set's seconds over rounds, as a fraction of their median; median over sets; 0 for modelled
-    costs."""
+    """Spread of a set's seconds over the measuring rounds, as a fraction of their median; the median over sets. 0 for
+    modelled costs."""
 
 
 def list_parts(tables: Sequence[EmbeddingTable]) -> list[EmbeddingTable]:
-    """Return the distinct tables, then their halves of columns, quarters and so on, down to MIN_DIM columns."""
+    """Return the distinct tables, then their halves by columns, their quarters and so on, down to MIN_DIM columns."""
     cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
     return [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
 
@@ -58,8 +64,8 @@ def draw_sets(pool: Sequence[EmbeddingTable], num_sets: int, seed: int) -> list[
 
 
 def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
-    """Return the costs of sets of tables and of each table alone, all asked for in one call, in which a measured cost
-    measures the sets alternately."""
+    """Return the costs of the sets of tables, and of each of their tables alone. All are requested in one call, so
+    that a measured cost measures the sets alternately."""
     pool = [*dict.fromkeys(table for each in sets for table in each)]
     together = [*sets, *([table] for table in pool)]
     seconds, spread = cost(together), 0.0

@@ -1,4 +1,5 @@
-"""Local search for a placement of tables, by moves, swaps and cuts: the plain baseline for learned searches."""
+"""Local search for a placement of embedding tables, by moves, swaps and cuts: the plain baseline for learned
+searches."""
 
 import math
 
@@ -19,19 +20,20 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Limits of the search: most successive cuts of tables; and number of cuts without gain after which it ends, by
-whether the cost of a set of tables is the sum of their costs (if not, a cut takes longer to judge)."""
+"""Limits of the local search: the maximum number of successive cuts of tables, and the number of cuts without gain
+after which the search ends: 3 if the cost of a set of tables is the sum of their costs (key True), else 1, since
+judging a cut then takes longer."""
 _EVEN = 1 + 1e-3
-"""Ratio of the slowest device's seconds to the devices' mean, below which no table is cut: cuts add work."""
+"""Ratio of the slowest device's seconds to the devices' mean, up to which no table is cut, since cuts add work."""
 
 
 def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables in falling order of cost, move and swap them, then cut tables as long as that makes the plan
+    """Place tables in falling order of cost, move and swap them, then cut tables as long as cuts make the plan
     faster.
 
-    Moves and swaps end when neither makes the slowest device faster. A cut halves that device's costliest piece that
-    may be halved, and all parts of its table, and the search begins again. Nothing is random. Raises ConfigError if
-    neither whole tables nor parts fit.
+    Moves and swaps end when neither makes the slowest device faster. A cut halves the costliest piece (table or part)
+    of that device that may be halved, and all parts of the same table, and the search begins again. Nothing is
+    random. Raises ConfigError if neither whole tables nor parts fit.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
@@ -68,9 +70,10 @@ def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
 
 
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
-    """Return the table, or part of one, to cut next: the slowest device's costliest, or the largest if not all fit.
+    """Return the table, or part of one, to cut next: the costliest on the slowest device, or the largest of all if
+    `found`, the placement so far, is None since the pieces did not fit.
 
-    Tables and parts that may not be halved are passed over. Returns None if none is left, or if the devices are
+    Tables and parts that may not be halved are passed over. Returns None if no other is left, or if the devices are
     balanced.
     """
     if found is None:

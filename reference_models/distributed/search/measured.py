@@ -1,4 +1,4 @@
-"""Costs of sets of tables, measured on this machine's CPU with one thread."""
+"""Costs of sets of embedding tables, measured on this machine's CPU with one thread."""
 
 import time
 from collections import Counter
@@ -16,14 +16,15 @@ from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding,
 from reference_models.process.errors import ConfigError
 
 _HALF_OF_ROUND = (0, 1, 1, 0, 0, 1, 1, 0)
-"""Half (0 or 1) that each measuring round belongs to: a drift linear in time affects both halves equally."""
+"""Half (0 or 1) to which each measuring round belongs, ordered so that a drift linear in time affects both halves
+equally."""
 _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
-"""Bytes that a lookup takes in memory: id, row and bag, their sort keys, and a sorted copy."""
+"""Number of bytes of memory per lookup: id, row and bag, their sort keys, and a sorted copy."""
 _Key = tuple[EmbeddingTable, int]
-"""Table of a set, and its number among the set's equal tables."""
+"""Key of a table in a set: the table, and its number among the tables of the set that equal it."""
 _Form = tuple[int, Optimizer]
-"""Columns of a row, and optimizer: tables that share both are looked up and updated together."""
+"""Number of columns and optimizer of a table: tables that agree in both are looked up and updated together."""
 _SetKey = frozenset[tuple[EmbeddingTable, int]]
 
 
@@ -34,8 +35,9 @@ class MeasuredCost:
     Tables of equal width and optimizer have one lookup and one sorted update (`MergedEmbedding`, not compiled).
 
     The cost is the median of rounds in which all requested sets are measured alternately, after a warm-up round; a
-    set is measured once. Rows are random, with the reuse of a table's bins; equal tables of a set have rows of their
-    own. Tables stay in memory while there is room; merging the lookups of a set is repeated each time, and not timed.
+    set is measured once. Looked-up rows are random, repeated as often as the table's reuse bins say; equal tables of
+    a set have different rows. Tables stay in memory while there is room. Merging the lookups of a set is repeated in
+    every round, and not timed.
     """
 
     batch_size: int
@@ -43,14 +45,15 @@ class MeasuredCost:
     seed: int = 0
     known: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
     spreads: dict[_SetKey, float] = field(default_factory=dict, repr=False, compare=False)
-    """Interquartile range of each set's seconds over the rounds, as a fraction of their median."""
+    """Interquartile range of the seconds of each set of tables over the measuring rounds, as a fraction of their
+    median."""
     halves: dict[_SetKey, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Median seconds of each set of tables in each half of the rounds."""
+    """Median seconds of each set of tables over each half of the measuring rounds."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
     merged: "dict[_Form, _MergedTables]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Measure the seconds per step of sets of tables, which share the tables that are equal.
+        """Measure the seconds per step of sets of tables. A table that is in several sets is in memory once.
 
         Raises ConfigError if all tables together take more than `available_bytes`.
         """
@@ -72,14 +75,16 @@ class MeasuredCost:
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return the interquartile range of a set's seconds over the rounds, as a fraction of their median.
+        """Return the interquartile range of the seconds of the set `tables` over the measuring rounds, as a fraction
+        of their median.
 
         Returns None for an empty set, or for a set that was not measured.
         """
         return self.spreads.get(_key_of(tables))
 
     def halves_of(self, sets: Sets) -> Seconds:
-        """Return the median seconds of measured sets of tables in each half of the rounds: float64 [sets, 2].
+        """Return the median seconds of measured sets of tables over each half of the measuring rounds: float64 [sets,
+        2].
 
         Raises KeyError for a set that was not measured.
         """
@@ -151,7 +156,7 @@ class _MergedTables:
 
 
 class _MergedLookup:
-    """Lookups of a batch in those tables of a set that have equal width and optimizer, in the order of samples."""
+    """Lookups of a batch in those tables of a set that have equal width and optimizer, ordered by sample."""
 
     def __init__(self, of: _MergedTables, lookups: dict[_Key, _Lookup], batch_size: int) -> None:
         num_tables = len(lookups)

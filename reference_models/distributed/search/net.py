@@ -1,5 +1,5 @@
-"""NeuroShard's cost net (MLSys'23), which predicts the cost of a set of tables; trained here on sets of known
-cost."""
+"""NeuroShard's cost net (the paper Zha et al., MLSys 2023), which predicts the cost of a set of embedding tables;
+trained by this module on sets whose cost is known."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from reference_models.process.errors import ArtifactError
 from reference_models.training.eager import Adam
 
 NUM_SETS = 4000
-"""Number of sets of tables that a cost net is trained on, where their costs are modelled instead of measured."""
+"""Number of sets of tables that a cost net is trained on if the sets' costs are modelled instead of measured."""
 NUM_RESAMPLED = 2000
-"""Bootstrap samples of the held-out sets of tables, for confidence intervals of a cost net's errors."""
+"""Number of bootstrap samples of the held-out sets of tables, for confidence intervals of a cost net's errors."""
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Compute with one thread, and with torch's generator seeded, while inside; restore both at the end."""
+    """Compute, while inside, with one thread and with torch's random generator seeded; restore both at the end."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -45,7 +45,8 @@ class CostLayers(nn.Module):
     logarithm of the set's bytes."""
 
     scale: torch.Tensor
-    """Mean and standard deviation, first of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
+    """Mean and standard deviation of two quantities over the known sets of tables: the logarithm of a set's bytes,
+    and that of its seconds: [2, 2]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,8 +55,8 @@ class CostLayers(nn.Module):
         self.register_buffer("scale", torch.zeros(2, 2))
 
     def embed(self, described: torch.Tensor) -> torch.Tensor:
-        """Return the vectors [tables, 33] that are added up over a set of tables, from `describe`'s result; the last
-        number of a vector is the bytes that a step moves for the table."""
+        """Return a vector of each table, [tables, 33], from `describe`'s features; the vectors are added up over a
+        set of tables. A vector's last number is the bytes that a step moves for the table."""
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
@@ -81,33 +82,35 @@ def _tensor(values: NDArray[Any]) -> torch.Tensor:
 
 
 Bounds = tuple[float, float]
-"""Interval of 95 % confidence, from percentiles of the bootstrap over the held-out sets of tables."""
+"""Bounds of a 95 % confidence interval, by percentiles of the bootstrap over the held-out sets of tables."""
 _UNKNOWN: Bounds = (math.nan, math.nan)
 _ROUNDING = 1e-9
-"""Largest relative error of a predicted cost that counts as none: sums of the same numbers in different orders
-differ."""
+"""Relative error of a predicted cost below which the cost counts as exact: sums of the same numbers in different
+orders differ by so little."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """Trained cost net of sets of tables, with its errors on held-out sets and those of adding up single tables'
-    costs.
+    """Trained cost net of sets of tables, with the errors, on held-out sets, of the net and of adding up single
+    tables' costs.
 
-    For measured sets, one half of the rounds is for training and for single tables' costs; the other half is the
-    truth. Errors are mean absolute percentage errors (MAPE), as shares.
+    For measured sets, one half of the measuring rounds is for training and for single tables' costs; the other half
+    gives the true costs. Errors are mean absolute percentage errors (MAPE), as fractions.
     """
 
     layers: CostLayers
     batch_size: int
     num_sets: int = 0
-    """Number of sets of tables with known cost; a fifth of them, rounded down, was held out of training."""
+    """Number of sets of tables whose cost is known; a fifth of them, rounded down, was held out of training."""
     tau: float = math.nan
-    """Kendall's rank correlation of the net's costs of held-out sets with their true costs."""
+    """Kendall's rank correlation, over held-out sets, of the costs that the net predicts with the sets' true
+    costs."""
     additive_tau: float = math.nan
-    """Kendall's rank correlation of costs that add up single tables' costs with the true costs of held-out sets."""
+    """Kendall's rank correlation, over held-out sets, of the sums of single tables' costs with the sets' true
+    costs."""
     device_s: float = 0.0
-    """Fixed seconds of a device that holds tables, which each single table's cost includes; sums of costs count it
-    once.
+    """Fixed seconds of a device that holds tables, which the cost of each single table includes; sums of costs count
+    them once.
 
     Fitted by least squares over the training sets.
     """
@@ -115,15 +118,16 @@ class Net:
     additive_error: float = math.nan
     """Mean relative error, on held-out sets, of adding up single tables' costs."""
     repeat_error: float = math.nan
-    """Mean relative difference of the costs of a set between the two halves of the rounds: the noise, below which no
-    prediction can be."""
+    """Mean relative difference, over held-out sets, of a set's cost between the two halves of the measuring rounds:
+    the noise of the measurements, which no prediction's error can fall below."""
     excess: Bounds = _UNKNOWN
-    """Mean relative error of adding up single tables' costs, less the measurements' noise: 95 % interval."""
+    """95 % confidence interval of the mean relative error of adding up single tables' costs, less the measurements'
+    noise."""
     gain: Bounds = _UNKNOWN
-    """Mean relative error of adding up single tables' costs, less the net's error: 95 % interval."""
+    """95 % confidence interval of the mean relative error of adding up single tables' costs, less the net's error."""
     spread: float = 0.0
-    """Spread of a measured set's seconds over rounds, as a fraction of their median; median over sets; 0 if none was
-    measured."""
+    """Spread of a measured set's seconds over the measuring rounds, as a fraction of their median; the median over
+    sets. 0 if none was measured."""
 
     @property
     def has_something_to_learn(self) -> bool:
@@ -132,8 +136,8 @@ class Net:
 
     @property
     def is_better(self) -> bool:
-        """Whether adding up single tables' costs is shown to be wrong by more than the noise, and by more than the
-        net."""
+        """Whether the net is shown to be worth using: adding up single tables' costs is wrong by more than the
+        measurements' noise, and by more than the net."""
         return self.has_something_to_learn and self.gain[0] > 0
 
     @torch.no_grad()
@@ -157,7 +161,7 @@ _KEPT = ("tau", "additive_tau", "device_s", "error", "additive_error", "repeat_e
 
 
 def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
-    """Load the arrays as the state of `module`, which error messages call `what`.
+    """Load the arrays as the state of `module`; error messages name the module by `what`.
 
     Raises ArtifactError for arrays of other names or shapes, or values that are not finite.
     """
@@ -196,7 +200,8 @@ def train_net(
     num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:
-    """Train a cost net on random sets of the tables, and of their halves, quarters and so on; `cost` gives the truth.
+    """Train a cost net on random sets of the tables, and of their halves, quarters and so on by columns; `cost`
+    computes the sets' true costs.
 
     `start` is a net to continue from, such as a net trained on `Bandwidth`'s modelled costs where only few sets were
     measured.
@@ -205,9 +210,10 @@ def train_net(
 
 
 def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None = None) -> Net:
-    """Train a cost net on four fifths of the sets of tables; test it, and adding up single costs, on the others.
+    """Train a cost net on four fifths of the sets of tables; test the net, and adding up single tables' costs, on the
+    others.
 
-    `start` is a net whose weights training begins with.
+    `start` is a net whose weights training begins with; None to begin with random weights.
     """
     pool, num_held = [*known.alone], len(known.sets) // 5
     places = {table: place for place, table in enumerate(pool)}
@@ -233,8 +239,8 @@ def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None =
 def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds, seed: int) -> Net:
     """Return the cost net with its errors on held-out sets of tables.
 
-    The seconds [sets] in `predicted` are the net's, sums of single costs, and those of one half of the rounds; `true`
-    are those of the other half.
+    `predicted` are three predictions of the sets' seconds, each [sets]: the net's, the sums of single tables' costs,
+    and those measured in one half of the rounds. `true` are the seconds of the other half.
     """
     taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
     errors = np.abs(np.stack(predicted) / true - 1)
@@ -271,8 +277,8 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 def choose(net: Net, cost: SetCost) -> SetCost:
     """Return the net if it is shown to predict held-out sets better than adding up single tables' costs; else the
-    cost that adds them up.
+    cost that adds these up.
 
-    Adding up must be wrong by more than the measurements' noise, too.
+    For the net to be returned, adding up must also be wrong by more than the measurements' noise.
     """
     return net if net.is_better else Additive(cost, net.device_s)

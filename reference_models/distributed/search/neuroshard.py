@@ -1,4 +1,5 @@
-"""NeuroShard's search (Zha et al., MLSys 2023): a beam search of column cuts, and in it a grid of greedy placements.
+"""NeuroShard's search (the paper Zha et al., MLSys 2023): a beam search of cuts by columns, and for each list of
+tables and parts a grid search of greedy placements.
 
 Unlike as published, a cut halves all parts of a table, and tables of row-wise Adagrad are not cut, as runs require.
 """
@@ -24,19 +25,19 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
-"""Width k of the beam (lists of tables and parts), n pieces cut in each list, and L successive cuts, as in the
-paper."""
+"""Width k of the beam (number of lists of tables and parts), number n of pieces cut in each list, and number L of
+successive cuts, as in the paper NeuroShard."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
-"""Caps of the columns on a device, as multiples of the devices' mean. The last is not the paper's: few tables may
-need it."""
+"""Upper limits of the number of columns on a device, as multiples of the devices' mean; the fastest placement of all
+is taken. The last, none, is not the paper NeuroShard's: few tables may need it."""
 
 
 def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the fastest placement found by a beam search that may cut tables into halves of columns. Nothing is
     random.
 
-    Where no list of pieces (tables or parts) fits the devices' memory, whole tables are repaired, then the last lists
-    of the beam. Raises ConfigError if none of these fits.
+    If no list of pieces (tables or parts) fits the devices' memory, the placement of whole tables is repaired, or
+    else that of a list of the last beam. Raises ConfigError if none of these fits.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]
@@ -54,8 +55,8 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
-    """Return the plan of the first list of pieces (tables or parts) for which repair finds room in the devices'
-    memory.
+    """Return the plan of the first of the lists of pieces (tables or parts) for which a repair finds room in the
+    devices' memory.
 
     Raises the first list's ConfigError if there is no room for any list.
     """
@@ -70,9 +71,9 @@ def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
 
 
 def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
-    """Return lists of pieces (tables or parts), in each of which one table is cut into twice as many parts.
+    """Return lists of pieces (tables or parts), each with one table cut into twice as many parts as in `pieces`.
 
-    The tables that are cut are those of the costliest and of the largest pieces.
+    The tables to cut are those of the costliest and of the largest pieces.
     """
     weights = (costs.alone(pieces), costs.sizes(pieces))
     chosen = {pieces[int(place)] for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
@@ -80,7 +81,8 @@ def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
 
 
 def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
-    """Return the fastest placement of each list of pieces (tables or parts) over all caps of a device's columns.
+    """Return the fastest placement of each list of pieces (tables or parts) over all limits CAPS of a device's
+    columns.
 
     Lists of equal length are placed together.
     """

@@ -1,4 +1,5 @@
-"""Optimal placement of whole tables on devices, and a lower bound for the seconds of all such placements."""
+"""Optimal placement of whole embedding tables on devices, and a lower bound for the slowest device's seconds in any
+such placement."""
 
 import math
 from dataclasses import replace
@@ -15,13 +16,13 @@ from reference_models.distributed.search.task import PlacementPlan, Task, find_f
 from reference_models.process.errors import ConfigError
 
 MAX_ENUMERATED = 9
-"""Most tables for which all partitions over devices are compared: 9 tables have 21,147 partitions (Bell's number),
-made of 512 different sets whose costs are computed."""
+"""Maximum number of tables for which all partitions over devices are compared: 9 tables have 21,147 partitions
+(Bell's number), made of 512 different sets whose costs are computed."""
 MAX_NODES = 5_000
-"""Most nodes of the branch and bound of an integer program, after which its solver stops."""
+"""Maximum number of branch-and-bound nodes of an integer program, after which the solver stops."""
 MAX_PLACES, MAX_WORK = 2_000, 1_000_000
-"""Limits of an integer program's size: tables times devices, and tables times devices times branch-and-bound nodes,
-since nodes of larger programs take longer."""
+"""Limits of an integer program: maximum number of tables times devices, and of tables times devices times
+branch-and-bound nodes, since nodes of larger programs take longer."""
 _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 """Status codes in the results of scipy's `milp`: solved, stopped at a limit, infeasible."""
 
@@ -30,9 +31,9 @@ def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the placement of whole tables whose slowest device is fastest, with the proved lower bound.
 
     For up to MAX_ENUMERATED tables all plans are compared; for more, if the cost adds up over tables, an integer
-    program is solved, unless local search finds a plan at the lower bound. After MAX_NODES, or fewer with many
-    tables, the best plan so far is returned, with a bound below its cost. Raises ConfigError if no plan fits or was
-    found, or if the cost does not add up.
+    program is solved, unless local search finds a plan at the lower bound. If the solver stops after MAX_NODES nodes,
+    or after fewer with many tables, the best plan so far is returned, with a bound below its cost. Raises ConfigError
+    if no plan fits or was found, or if the cost does not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -74,7 +75,7 @@ def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
     """Return the fastest of all placements of whole tables, by comparing every partition of the tables over the
     devices.
 
-    Raises ConfigError if none fits the devices' memory.
+    Raises ConfigError if no placement fits the devices' memory.
     """
     num_tables = len(task.tables)
     is_in = (np.arange(2**num_tables)[:, None] >> np.arange(num_tables)) & 1
@@ -92,7 +93,7 @@ def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
 def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
     """Return the device of each table in every partition of tables over devices: int64 [partitions, tables].
 
-    Devices are equal: a table is on a device of an earlier table, or on the first empty device.
+    Since devices are equal, each table is on a device that an earlier table uses, or on the first empty device.
     """
     devices = np.zeros((1, 0), dtype=np.int64)
     for _ in range(num_tables):
@@ -127,8 +128,8 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
         may_be_on = (homes < 0) | (homes == np.arange(num_devices))
 
     def rows(values: NDArray[np.float64], of_z: float) -> csr_array:
-        """Return a row of the integer program per device: the sum of its tables' values, and z times the factor
-        `of_z`."""
+        """Return rows of the integer program's constraints, one per device: the sum of `values` over the device's
+        tables, plus `of_z` times the variable z."""
         return csr_array(
             hstack((kron(values[None], eye_array(num_devices)), csr_array(np.full((num_devices, 1), of_z))))
         )
@@ -156,9 +157,11 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
 
 
 def lower_bound(task: Task, cost: SetCost) -> float | None:
-    """Return a lower bound for the slowest device's seconds in plans of whole tables; None if costs do not add up.
+    """Return a lower bound for the slowest device's seconds in plans of whole tables; None if costs do not add up
+    over tables.
 
-    The bound is the larger of an equal share of all tables and the costliest table.
+    The bound is the larger of two: the seconds of all tables shared equally by the devices, and those of the
+    costliest table.
     """
     if (parts := add_up(cost, task.tables)) is None:
         return None

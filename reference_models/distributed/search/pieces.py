@@ -10,20 +10,21 @@ from reference_models.distributed.search.costs import Seconds, SetCost, add_up
 from reference_models.distributed.search.task import EmbeddingTable, Task
 
 Piece = tuple[int, int]
-"""Piece to place on a device: number of its table, and the number of columns, all of them or a part."""
+"""Piece to place on a device, a table or some of its columns: the table's number, and the number of columns."""
 Pieces = tuple[Piece, ...]
 Held = tuple[Pieces, ...]
 """Pieces (tables or parts of tables) on each device."""
 Filling = tuple[float, Held]
-"""Seconds of the slowest device (infinite if a piece found no room), and the pieces (tables or parts) on each
-device."""
+"""Placement of pieces (tables or parts): the seconds of the slowest device, infinite if a piece found no room, and
+the pieces on each device."""
 COLUMN_STEP = 4
-"""Number that divides the columns of each part of a table: columns that FBGEMM's kernels load at once."""
+"""Number of which each part of a table must have a multiple of columns: as many columns as FBGEMM's kernels load at
+once."""
 
 
 class PieceCosts:
-    """Costs of sets of a placement task's pieces (tables or parts), each set computed once; sizes and costs of each
-    piece."""
+    """Costs of sets of pieces (tables or parts) of a placement task, each set computed once; also the size and the
+    cost of each piece."""
 
     def __init__(self, task: Task, cost: SetCost) -> None:
         self.task, self._cost, self.homes = task, cost, dict(task.kept)
@@ -41,11 +42,12 @@ class PieceCosts:
         return np.array([self.table(piece).memory_bytes for piece in pieces], dtype=float)
 
     def alone(self, pieces: Pieces) -> Seconds:
-        """Return the seconds per step of each piece (table or part) that is alone on a device: float64 [pieces]."""
+        """Return the seconds per step of each piece (table or part) if it is alone on a device: float64 [pieces]."""
         return self([(piece,) for piece in pieces])
 
     def ordered(self, pieces: Pieces) -> Pieces:
-        """Return the pieces (tables or parts) in falling order of seconds on a device of their own, then of bytes.
+        """Return the pieces (tables or parts) in falling order of their seconds alone on a device, and of their bytes
+        among equals.
 
         Pieces that the task keeps on a given device come first.
         """
@@ -53,13 +55,15 @@ class PieceCosts:
         return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces), is_free)))
 
     def homes_of(self, pieces: Pieces) -> NDArray[np.int64]:
-        """Return the device on which the task keeps each piece (table or part), -1 for any device: int64 [pieces]."""
+        """Return the device on which the task keeps each piece (table or part), -1 for a piece that may be on any
+        device: int64 [pieces]."""
         return np.array([self.homes.get(piece[0], -1) for piece in pieces], np.int64)
 
     def weights(self, pieces: Pieces) -> tuple[Seconds, bool]:
-        """Return the seconds that each piece (table or part) adds to its device, and whether they are exact.
+        """Return the seconds that each piece (table or part) adds to its device, and whether these are exact.
 
-        They are exact if the cost of a set is a sum over its tables.
+        They are exact if the cost of a set is a sum over its tables; otherwise they are the seconds of each piece
+        alone.
         """
         parts = add_up(self._cost, [self.table(piece) for piece in pieces])
         return (self.alone(pieces), False) if parts is None else (parts[0], True)
@@ -77,13 +81,13 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place lists of pieces (tables or parts) on devices, each list in its order and with its cap on a device's
-    columns.
+    """Place lists of pieces (tables or parts) on devices; each list is a placement of its own, with a limit, in
+    `caps`, of the columns on a device.
 
-    Lists are of equal length. A piece goes to the device of least cost so far, among devices with enough memory and
-    within the cap; among equals to the device with the fewest bytes. A piece without room ends its list, unless it
-    `overflows`: then it goes to the device with the fewest bytes. All lists advance together: a step is one batch of
-    sets.
+    Lists are of equal length, and pieces are placed in the list's order. A piece goes to the device of least cost so
+    far, among devices with enough memory and within the limit; among equals to the device with the fewest bytes. A
+    piece without room ends its list; with `overflows` it goes to the device with the fewest bytes instead. All lists
+    advance together, so that the costs of a step of all lists are computed in one call.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
@@ -120,7 +124,7 @@ def may_be_halved(task: Task, piece: Piece) -> bool:
     """Return whether all parts of a piece's table may be halved, so that runs accept the plan of the cut table.
 
     TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
-    would keep a state for each part. Tables kept on a device stay whole.
+    would keep a state for each part. Tables that the task keeps on a device stay whole.
     """
     if piece[0] in dict(task.kept):
         return False
@@ -128,8 +132,8 @@ def may_be_halved(task: Task, piece: Piece) -> bool:
 
 
 def halve(pieces: Pieces, table: int) -> Pieces:
-    """Return the pieces (tables or parts) with every part of the table `table` halved, so that its parts stay
-    equal."""
+    """Return the pieces (tables or parts) with every part of the table number `table` halved, so that the table's
+    parts stay equal."""
     parts = [piece for piece in pieces if piece[0] == table]
     halves = [(table, num_columns // 2) for _, num_columns in parts for _ in range(2)]
     return tuple(sorted([*(piece for piece in pieces if piece[0] != table), *halves]))

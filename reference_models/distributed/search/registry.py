@@ -1,4 +1,4 @@
-"""Search algorithms for table placement by name, imported when they are needed."""
+"""Search algorithms for table placement by name, each imported when it is needed."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,12 +8,14 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError, did_you_mean
 
 Search = Callable[[Task, SetCost, int], PlacementPlan]
-"""Function of a placement task, a cost and a seed that returns a plan within every device's memory.
+"""Type of functions that search a plan within every device's memory, given a placement task, a cost and a random
+seed.
 
-Raises ConfigError if it finds none.
+They raise ConfigError if they find none.
 """
 TORCHREC = "torchrec"
-"""Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans whole models and is no search of tables."""
+"""Name of TorchRec's own planner, `ModelSpec.plan_devices`, which plans whole models; it is no search over a task's
+tables as the others are."""
 SEARCHES: Mapping[str, str] = {
     "random": "reference_models.distributed.search.heuristics:random",
     "dim": "reference_models.distributed.search.heuristics:dim",

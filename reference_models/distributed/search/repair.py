@@ -1,5 +1,5 @@
-"""Repair of placements that exceed a device's memory: by moves and swaps, by bytes, and by trying arrangements of
-few tables or parts."""
+"""Repair of placements that exceed a device's memory: by moves and swaps, by placing tables anew by bytes, or by
+trying arrangements of few tables or parts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,18 @@ from reference_models.distributed.search.task import PlacementPlan, Repair, Repa
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Most placements of single pieces (tables or parts) that the trial of arrangements makes before it stops."""
+"""Maximum number of placements of single pieces (tables or parts) after which trying arrangements ends."""
 CUTTING = ("local", "neuroshard")
-"""Searches that also place parts of tables: a proof that whole tables do not fit says nothing about parts."""
+"""Names of the searches that also place parts of tables: for them, a proof that whole tables do not fit says nothing
+about parts."""
 MAX_PIECES = 100
-"""Most pieces (tables or parts) whose arrangements are tried: for more, MAX_PACKED placements are far too few."""
+"""Maximum number of pieces (tables or parts) for which arrangements are tried: for more, MAX_PACKED placements are
+far too few."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
-    """Find room for pieces (tables or parts) on devices; return their plan, a table's columns in the order of
-    devices.
+    """Repair a placement of pieces (tables or parts) that exceeds the devices' memory, and return it as a plan, in
+    which a table's columns are in the order of devices.
 
     Raises ConfigError if no placement fits the devices' memory.
     """
@@ -34,12 +36,12 @@ def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
-    """Return a placement of pieces (tables or parts) within the devices' memory, and its repair, None if none was
-    needed.
+    """Return a placement of pieces (tables or parts) within the devices' memory, and a record of its repair, None if
+    `held` fits as it is.
 
-    Repairs by moves and swaps; else places the largest piece first, each where least memory stays free; else tries
-    arrangements. New placements are improved by moves and swaps. Raises ConfigError if none fits, which says
-    whether that is proved.
+    Repairs by moves and swaps; if that fails, places pieces anew, the largest first, each where least memory stays
+    free; if that fails, tries arrangements. New placements are improved by moves and swaps. Raises ConfigError if
+    none fits, which says whether that is proved.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
         return held, None
@@ -69,7 +71,7 @@ def _arranged(pieces: Pieces, devices: list[int], num_devices: int) -> Held:
 def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
     """Place pieces (tables or parts) in falling order of bytes, each on the device where least memory stays free.
 
-    A piece that fits no device goes where most memory is free.
+    A piece that fits no device goes to the device with most free memory.
     """
     sizes = costs.sizes(pieces)
     free, devices = np.full(costs.task.num_devices, float(costs.task.memory_bytes)), [0] * len(pieces)
@@ -85,8 +87,8 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
 def pack(
     sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
 ) -> list[int] | bool:
-    """Try arrangements of pieces (tables or parts) on equal devices, largest first, each where least memory stays
-    free.
+    """Try arrangements of pieces (tables or parts) on equal devices until one fits, the largest piece first, and
+    first on the device where least memory stays free.
 
     `sizes` are the pieces' bytes; `homes` are the devices on which pieces must stay, -1 for any device.
 
@@ -100,7 +102,8 @@ def pack(
     left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), homes.tolist()
 
     def place(at: int) -> bool | None:
-        """Place the pieces from number `at` on; return False if they do not fit, None after too many placements."""
+        """Place the pieces from number `at` of the order on; return whether they fit, None after too many
+        placements."""
         nonlocal num_tried
         if at == len(order):
             return True
@@ -121,8 +124,8 @@ def pack(
 
 
 class NoPlanError(ConfigError):
-    """Error: a search found no placement for a task; `why` is the reason, without the search's name and the
-    advice."""
+    """Error of a search that found no placement for a task; `why` is the reason alone, without the search's name and
+    the advice that the message has."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -130,14 +133,15 @@ class NoPlanError(ConfigError):
 
 
 def _amount(num_bytes: int) -> str:
-    """Return a number of bytes in words, in GiB from 1 GiB on."""
+    """Return a number of bytes as text, in GiB if it is 1 GiB or more, such as '1.5 GiB' or '300 bytes'."""
     return f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 1 << 30 else f"{num_bytes} bytes"
 
 
 def no_plan(task: Task, search: str, *, is_proved: bool = False) -> NoPlanError:
-    """Return the error that says why no placement was found; `is_proved` if all plans of whole tables were tried.
+    """Return the error that says why a search found no placement; `is_proved` if all plans of whole tables were
+    tried.
 
-    The message advises more devices only if it is proved that the given devices are too few.
+    The message advises more devices only if the devices are proved to be too few.
     """
     sizes, memory = [table.memory_bytes for table in task.tables], _amount(task.memory_bytes)
     devices = f"{task.num_devices} devices of {memory}"

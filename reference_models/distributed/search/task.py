@@ -1,4 +1,4 @@
-"""Placement tasks (tables to place on devices), and plans, which assign the columns of tables to devices.
+"""Placement tasks (embedding tables to place on devices), and plans, which assign the columns of tables to devices.
 Torch-free."""
 
 import json
@@ -8,8 +8,9 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Number of reuse bins (how often a batch looks up the same row). Bin 0 counts the lookups of rows looked up once in
-a batch, bin k those of rows with 2^(k-1) < lookups <= 2^k. NeuroShard's tables have the same bins, but count rows."""
+"""Number of reuse bins, by how often a batch looks up the same row. Bin 0 counts the lookups of rows looked up once
+in a batch, bin k those of rows with 2^(k-1) < lookups <= 2^k. Tables of the paper NeuroShard have the same bins, but
+count rows."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -57,12 +58,12 @@ class TablePart(EmbeddingTable):
     """Layout of the table: `rows` cut over all devices, `host_rows` cut over the devices of one host, or `copy`: all
     rows on each device, which looks up that device's samples."""
     sample_share: float = 1.0
-    """Share of the batch's samples for which this part of the table is looked up."""
+    """Share, from 0 to 1, of the batch's samples for which this part of the table is looked up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Placement task: tables that a search places on equal devices."""
+    """Placement task: embedding tables that a search places on equal devices."""
 
     name: str
     tables: tuple[EmbeddingTable, ...]
@@ -70,13 +71,14 @@ class Task:
     memory_bytes: int
     """Bytes of each device's memory for tables' weights and optimizer state."""
     batch_size: int
-    """Samples of a training step over all devices together."""
+    """Number of samples of a training step over all devices together."""
     kept: tuple[tuple[int, int], ...] = ()
     """Tables that stay whole on a given device, as (table, device); searches place all other tables."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the task without its name and `kept` tables; it identifies the task that a plan was made for."""
+        """SHA-256 of the task's tables, devices and batch size, without its name and `kept` tables: it identifies the
+        task that a plan was made for."""
         content = asdict(self)
         del content["name"], content["kept"]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -84,7 +86,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class TableShard:
-    """Shard of a table: neighbouring columns, with all rows, on one device."""
+    """Shard of a table on one device: neighbouring columns of all rows."""
 
     table: int
     first_column: int
@@ -94,11 +96,11 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """Repair of a placement plan, needed if the search itself found no room for a table."""
+    """Record of a placement plan's repair, needed if the search itself found no room for a table."""
 
     start: RepairStart
-    """Placement that the repair began with: the search's own, or a new placement made by bytes or by trying
-    arrangements."""
+    """Kind of placement that the moves and swaps began with: the search's own (`search`), or a new one, made in
+    falling order of bytes (`bytes`) or by trying arrangements (`trial`)."""
     num_moves: int
     num_swaps: int
 
@@ -126,8 +128,8 @@ class PlacementPlan:
         return len({shard.table for shard in self.shards}) < len(self.shards)
 
     def sets(self, task: Task) -> list[list[EmbeddingTable]]:
-        """Return the tables on each device under the plan; of a cut table, its columns there as a table of their
-        own."""
+        """Return the tables on each device under the plan; the columns of a cut table on a device are a table of
+        their own."""
         held: list[list[EmbeddingTable]] = [[] for _ in range(task.num_devices)]
         for shard in self.shards:
             held[shard.device].append(task.tables[shard.table].with_columns(shard.num_columns))
@@ -146,7 +148,8 @@ def place_whole(task: Task, devices: Sequence[int]) -> PlacementPlan:
 
 
 def list_not_kept(task: Task, plan: PlacementPlan) -> list[tuple[int, int]]:
-    """Return the (table, device) pairs that the task fixes and the plan violates, by another device or by a cut."""
+    """Return the (table, device) pairs of `task.kept` that the plan does not follow: some of the table's columns are
+    on another device."""
     away = {shard.table for shard in plan.shards if dict(task.kept).get(shard.table, shard.device) != shard.device}
     return [(table, device) for table, device in sorted(task.kept) if table in away]
 

@@ -1,7 +1,7 @@
-"""Placement tasks (tables to place on devices): of a benchmark's tables, from NeuroShard's files, or drawn at random
-as NeuroShard's generator does.
+"""Placement tasks (embedding tables to place on devices): of a benchmark's tables, from files of the paper
+NeuroShard, or drawn at random as NeuroShard's generator does.
 
-Each function takes an `empty` task, which has the devices and the batch size but no tables.
+Functions that make tasks take an `empty` task, which has the devices and the batch size but no tables.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,16 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.open_file import read_regular
 
 NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 << 30, batch_size=65536)
-"""Devices and batch size of NeuroShard's released placement tasks, without tables."""
+"""Placement task without tables that has the devices and the batch size of NeuroShard's released tasks."""
 _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
 _MAX_TABLES = 10_000
-"""Most tables of a placement task: NeuroShard has 856. The time of a step of local search grows with their square."""
+"""Maximum number of tables of a placement task: NeuroShard has 856. The time of a step of local search grows with the
+square of this number."""
 _MAX_LOOKUPS = 1 << 31
-"""Most lookups of a table in a batch: with more, scipy's binomial distribution returns NaN."""
+"""Maximum number of lookups of a table in a batch: with more, scipy's binomial distribution returns NaN."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -44,11 +45,12 @@ _ENTRY: Any = msgspec.defstruct("Entry", [(name, _AMOUNT) for name in _NAMES])
 def task_of(
     empty: Task, data: DataConfig, num_embeddings: Sequence[int], dim: int, opt_name: str, trace: AccessTrace | None
 ) -> Task:
-    """Return the placement task of a benchmark's tables; `data` and `num_embeddings` are those after an id map.
+    """Return the placement task of a benchmark's tables. With an id map, `data` and `num_embeddings` have the mapped
+    tables' sizes.
 
-    Reuse is counted in the trace; without a trace it follows Zipf's law with the data's own exponent, else with that
-    of synthetic data. Raises ConfigError for a trace of other tables, for no tables, and for tables that exceed the
-    memory of all devices.
+    Reuse (how often a batch looks up the same row) is counted in the trace. Without a trace it follows Zipf's law,
+    with the data's exponent or, if the data has none, that of synthetic data. Raises ConfigError for a trace of other
+    tables, for no tables, and for tables that exceed the memory of all devices.
     """
     if trace is not None and trace.num_rows != tuple(num_embeddings):
         raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
@@ -86,7 +88,7 @@ def check_task(task: Task) -> Task:
 
 
 def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
-    """Return the placement task with some tables kept on given devices, as (table, device) pairs, where no search
+    """Return the placement task with some tables fixed on devices, as (table, device) pairs in `kept`; no search
     moves them.
 
     Raises ConfigError for an unknown table or device, a table named twice, or kept tables that exceed a device's
@@ -111,7 +113,7 @@ def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
 
 
 def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
-    """Return the placement task of the tables that a file describes.
+    """Return the placement task of the embedding tables that a file describes.
 
     By default reuse (how often a batch looks up the same row) is that of synthetic data, and optimizer state that of
     row-wise Adagrad. Raises ConfigError for tables that are not fp32, for no or too many tables, and for tables that
@@ -147,7 +149,8 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
 
 
 def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:
-    """Return a table's mean reuse bins (how often a batch looks up a row) for n independent Zipf-distributed lookups.
+    """Return a table's mean shares of lookups by reuse bin (how often a batch looks up the row), for n independent
+    Zipf-distributed lookups.
 
     Row r has the probability p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its
     lookups are binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of p_r
@@ -164,7 +167,8 @@ def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float,
 
 
 def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float, ...]:
-    """Return a table's reuse bins (how often a batch looks up a row), counted in each whole batch of an access trace.
+    """Return a table's shares of lookups by reuse bin (how often a batch looks up the row), counted in the whole
+    batches of an access trace.
 
     A trace shorter than a batch is counted as a whole.
     """
@@ -178,15 +182,15 @@ def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float
 
 
 def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return the reuse bins' weights divided by their sum; a table without lookups has all weight in the first
-    bin."""
+    """Return the reuse bins' weights divided by their sum; without any weight, all of it is in the first bin."""
     if not weights.any():
         weights = np.eye(1, NUM_REUSE_BINS)[0]
     return tuple((weights / weights.sum()).tolist())
 
 
 def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
-    """Read NeuroShard's placement tasks, a line `ids dims` each; ids number the tables of its table_configs.json.
+    """Read NeuroShard's placement tasks, a line `ids dims` each; ids number the tables of NeuroShard's
+    table_configs.json, dims are the tables' numbers of columns.
 
     NeuroShard's tables have no optimizer state. Raises DatasetError naming file and line, or table, for an invalid
     file; ConfigError for a file without tables or tasks, and for tables that exceed the memory of all devices.
@@ -226,8 +230,8 @@ def _read(path: Path) -> bytes:
 
 
 def _read_tables(path: Path) -> list[EmbeddingTable]:
-    """Return the tables of NeuroShard's file, whose bins count rows: each row is taken to have its bin's number of
-    lookups."""
+    """Return the tables of NeuroShard's file. The file's bins count rows: each row is assumed to have the number of
+    lookups in BIN_LOOKUPS of its bin."""
     content = _read(path)
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))
