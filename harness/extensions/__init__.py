@@ -1,2 +1,5 @@
-"""Hold the extensions of the harness, a folder each: capabilities without which its core works. `rules/extensions.py`
-names the extensions; no other file of the core does."""
+"""Hold the extensions of the harness, each an optional capability in a folder of its own; the core works without
+them.
+
+Of all files of the core, only `rules/extensions.py` names the extensions.
+"""

@@ -1,1 +1,2 @@
-"""Calibrate a benchmark's target quality: train runs, judge conditions, and make reference convergence points."""
+"""Calibrate a benchmark's target quality: train runs, judge the conditions of a good target, and make reference
+convergence points."""

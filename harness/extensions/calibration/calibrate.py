@@ -45,8 +45,8 @@ _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 QUICK_RUNS = 3
 BASE_SEED = 20_000
-"""Base seed of the runs of a calibration, from which seeds are derived as in any set of runs; tuning of learning
-rates uses other seeds."""
+"""Base seed from which the seeds of a calibration's runs are derived, as in any run set; runs that tune learning
+rates have other seeds."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
@@ -76,8 +76,8 @@ class CalibrationPlan:
         return tuple(range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + self.num_tuning_runs))
 
     def seeds(self, *, is_default: bool) -> list[int]:
-        """Derive the seeds of the runs at a batch size; the definition's own batch size (`is_default`) has more
-        seeds."""
+        """Derive the seeds of the runs at one batch size. `is_default` says that this is the batch size of the
+        benchmark definition, for which there are more seeds."""
         num_runs = max(self.num_runs, self.num_confirming_runs) if is_default else self.num_runs
         return derive_seeds(self.base_seed, num_runs, frozenset(self.tuning_seeds))
 
@@ -94,15 +94,15 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Plan the runs of a calibration. Defaults: half, once and twice the benchmark definition's batch size; learning
-    rates that are multiples of the definition's.
+    """Plan the runs of a calibration. Defaults: 0.5, 1 and 2 times the batch size of the benchmark definition, and
+    several multiples of its learning rate.
 
-    A quick calibration has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models
+    A quick calibration has QUICK_RUNS runs at the batch size and learning rate of the definition, and simpler models
     at that rate; it ignores the arguments for numbers of runs, batch sizes and learning rates.
 
-    Raises ConfigError for a model without a reference implementation, which calibrations train, and for data with
-    [id_map]; DefinitionError for a benchmark whose reference convergence points cannot be expressed in the unit of
-    its logs.
+    Raises ConfigError for a model without a reference implementation, which calibrations train, and for a definition
+    whose section [id_map] maps ids onto fewer embedding rows; DefinitionError for a benchmark whose reference
+    convergence points cannot be expressed in the unit of its logs.
     """
     if REFERENCE not in entry.workload.model_spec.implementations:
         raise ConfigError(
@@ -138,11 +138,11 @@ def plan_calibration(
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
 ) -> CalibrationRecord:
-    """Train the runs of a calibration's plan that `store` lacks, and summarise all runs of the plan in a record.
+    """Train the runs of a calibration's plan that `store` lacks, and return a summary of all runs of the plan.
 
     `on_result` is called for each newly trained run with the name of the part of the calibration (such as "learning
-    rates"), the run's result, and the most runs that are left. The exact number is not known: learning rates of later
-    parts are still to be chosen, and `store` may hold some of their runs.
+    rates"), the run's result, and an upper bound of the number of runs that are left. The exact number is not known:
+    learning rates of later parts are still to be chosen, and `store` may hold some of their runs.
     """
     definition, train = entry.benchmark, entry.workload.train
     later = count_runs(entry, plan)
@@ -218,8 +218,8 @@ def calibrate(
 
 
 class EpochCounts(NamedTuple):
-    """Numbers of epochs that a calibration trains at one batch size: to tune the learning rate, for the seeds by
-    which the target is judged, and of simpler models."""
+    """Numbers of epochs that a calibration trains at one batch size: to tune the learning rate, to judge the target
+    quality (one epoch for each seed), and of simpler models."""
 
     of_tuning: int
     of_seeds: int
@@ -227,8 +227,8 @@ class EpochCounts(NamedTuple):
 
 
 def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
-    """Count the epochs that a calibration trains, by batch size; simpler models train only at the definition's own
-    batch size."""
+    """Count the epochs that a calibration trains, by batch size; simpler models train only at the batch size that the
+    benchmark definition gives."""
     own = entry.workload.train.global_batch_size
     simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
     return {
@@ -252,8 +252,8 @@ def _baseline_rates(entry: Entry, plan: CalibrationPlan) -> list[float]:
 
 
 def measure_oracle(entry: Entry) -> float | None:
-    """Measure the quality on the evaluation split of the teacher that labelled generated data, the best that any
-    model can reach; None for data without a teacher."""
+    """Measure the best quality that any model can reach: that of the teacher (the model that labelled generated data)
+    on the evaluation split; None for data without a teacher."""
     data = entry.workload.data
     if (oracle := find_data(data.kind).oracle) is None:
         return None
@@ -265,8 +265,8 @@ def measure_oracle(entry: Entry) -> float | None:
 
 def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
     """Return the paths of a calibration's files: calibration.md, NAME.calibration.json and NAME.rcps.json, NAME being
-    the benchmark's. In a precision that is not the definition's own they bear its name, such as calibration.bf16.md
-    and NAME.bf16.rcps.json."""
+    the benchmark's. Where training precision is not the one that the benchmark definition gives, the file names
+    contain the precision, such as calibration.bf16.md and NAME.bf16.rcps.json."""
     own, precision = entry.benchmark.sections["runtime"].get("precision", "fp32"), entry.workload.runtime.precision
     infix = "" if precision == {"auto": "fp32"}.get(own, own) else f".{precision}"
     name = entry.benchmark.name + infix
@@ -274,8 +274,8 @@ def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
-    """Raise HarnessError (exit 8) if a file that a calibration writes is a link or no regular file, since somebody
-    else may have made the folder; ConfigError if a quick calibration would replace one that is not quick."""
+    """Raise HarnessError (exit 8) if a file that a calibration writes exists and is a link or no regular file, since
+    another user may have made the folder; ConfigError if a quick calibration would replace a complete one."""
     paths = written_files(folder, entry)
     for each in (folder / RUNS_FILE, *paths):
         refuse_irregular(each, "a calibration's file")

@@ -103,11 +103,12 @@ def calibrate(
 ) -> None:
     """Measure where BENCHMARK's target should lie.
 
-    Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
-    models that must stay below the target. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json.
-    Finished runs stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed
-    target needs no new runs; --seed confirms a target with fresh runs. Defaults: half, once and twice the
-    definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
+    Trains full epochs of the reference implementation at several batch sizes, and of simpler models that must stay
+    below the target. The definition's own batch size keeps the definition's learning rate; the others get the best of
+    several learning rates. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs
+    stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed target quality
+    needs no new runs; --seed confirms a target with fresh runs. Defaults: 0.5, 1 and 2 times the definition's batch
+    size; 0.5, 0.7, 1, 1.4 and 2 times the definition's learning rate.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

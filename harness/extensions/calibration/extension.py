@@ -1,5 +1,5 @@
-"""Register the calibration extension with the core of the harness: the command `calibrate`. The type of its record is
-in the core, which reads the shipped calibrations."""
+"""Register the calibration extension, the command `calibrate`, with the core of the harness. The type of a
+calibration's JSON record is in the core, since the core reads the calibrations that are shipped."""
 
 from rules.extensions import Extension, Verb
 

@@ -21,10 +21,11 @@ from reports.text.formatting import rough_duration
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochTimes:
     """Modelled time of one training epoch of the reference implementation on one thread, at each batch size of a
-    calibration, and the problems that keep it from being modelled here."""
+    calibration, and the reasons why it cannot be modelled on this machine, such as missing data."""
 
     epochs: Mapping[int, TimeEstimate | None]
-    """Modelled time of a training epoch, by batch size; None if it cannot be timed on this system."""
+    """Modelled time of a training epoch, by batch size; None for a batch size whose epoch cannot be timed on this
+    system."""
     problems: tuple[str, ...]
 
     def total_s(self, num_epochs: Mapping[int, int], num_workers: int) -> float | None:
@@ -63,8 +64,8 @@ def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> E
 
 
 def _of_calibration(config: WorkloadConfig, global_batch_size: int) -> WorkloadConfig:
-    """Return the settings `config` as a calibration trains with them: with the given batch size, the reference
-    implementation and one thread."""
+    """Return `config`, the settings of a benchmark, changed to those of a calibration's run: the given batch size,
+    the reference implementation and one thread."""
     train = replace(config.train, global_batch_size=global_batch_size)
     return replace(config, train=train, runtime=replace(config.runtime, implementation=REFERENCE, threads=1))
 

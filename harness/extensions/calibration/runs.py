@@ -1,5 +1,5 @@
-"""Train and store the runs of a calibration: full epochs of the reference and of simpler models, stored as they
-finish.
+"""Train and store the runs of a calibration: full epochs of the reference implementation and of simpler models,
+stored as they finish.
 
 Every run trains a whole epoch and keeps its quality at each evaluation, so that the same runs serve to judge any
 target quality. Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with the
@@ -32,15 +32,15 @@ from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Sh
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
 _MAX_BYTES, _MAX_LINE_BYTES = 1 << 25, 1 << 20
-"""Largest size of runs.jsonl, and longest line of a run, in bytes: far above thousands of runs, and a run of
-thousands of evaluations."""
+"""Maximum size in bytes of runs.jsonl, and of one of its lines, which holds one run. Thousands of runs, and a run
+with thousands of evaluations, take far less."""
 _BEGINNING = b'{"problem": "'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationRun:
-    """Run of a calibration, which trains one epoch: model, batch size, learning rate and seed. Equal values are the
-    same run."""
+    """Run of a calibration, which trains one epoch: model, batch size, learning rate and seed. Objects with equal
+    values stand for the same run."""
 
     model: str
     global_batch_size: PositiveCount
@@ -90,8 +90,8 @@ class CalibrationResult:
 
 
 def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Entry:
-    """Return the benchmark with training precision `precision`; None stands for the definition's own precision, with
-    fp32 where that is `auto`."""
+    """Return the benchmark with training precision `precision`. None stands for the precision that the benchmark
+    definition gives, or for fp32 where the definition says `auto`."""
     runtime = entry.workload.runtime
     own = "fp32" if runtime.precision == "auto" else runtime.precision
     return replace(entry, workload=replace(entry.workload, runtime=replace(runtime, precision=precision or own)))
@@ -168,8 +168,9 @@ def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_
 class RunStore:
     """Finished runs of one calibration, in a file that only grows; only the holder of the folder's lock may use it.
 
-    The folder may be a stranger's: no link is followed, and lines that are no runs of a calibration stay as they are.
-    Raises HarnessError (exit 8) for anything but a regular file, and for a file that is too large or damaged.
+    The folder may have been made by another user: no link is followed, and lines that are no runs of a calibration
+    stay as they are. Raises HarnessError (exit 8) for anything but a regular file, and for a file that is too large
+    or damaged.
     """
 
     def __init__(self, folder: Path, digest: str) -> None:
@@ -237,8 +238,8 @@ class RunStore:
 
 
 def _begin_work(model_name: str) -> None:
-    """Begin a worker process: let it end with its parent, and import the model's file, whose classes a task may
-    need."""
+    """Initialise a worker process: let it end when its parent ends, and import the file of the model, whose classes a
+    task may contain."""
     belong_to_parent()
     find_model(model_name)
 

@@ -26,13 +26,13 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Least number of seeds by which condition (a) of a good target, reliable convergence, can be shown to hold: with 20
-seeds the coefficient of variation of epochs to converge is known only to within a sixth of its value, with 40 to
+"""Minimum number of seeds by which condition (a) of a good target, reliable convergence, can be shown to hold: with
+20 seeds the coefficient of variation of epochs to converge is known only to within a sixth of its value, with 40 to
 within a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
-"""Least distance, in the benchmark's metric, of the target above simpler models and of the oracle (the best reachable
-quality) above the target."""
+"""Minimum distance, in the benchmark's metric, of the target quality above simpler models, and of the oracle (the
+best reachable quality) above the target quality."""
 _DEMANDS = {
     "a": f"every seed of at least {MIN_SEEDS}, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of "
     f"it on average, with a coefficient of variation of at most {100 * MAX_VARIATION:g} %",
@@ -60,9 +60,9 @@ def judge_conditions(
     """Return the four conditions of a good target quality (convergence, distance above simpler models, distance below
     the oracle, time of evaluations): whether each holds (None if unknown), and the numbers that show it.
 
-    `default` sums up the reference implementation's runs at the definition's own batch size. A quick calibration,
-    which gives simpler models one learning rate, can show that condition (b), on simpler models, is broken, but not
-    that it holds.
+    `default` sums up the reference implementation's runs at the batch size of the benchmark definition. A quick
+    calibration, which gives simpler models one learning rate, can show that condition (b), on simpler models, is
+    broken, but not that it holds.
     """
     is_above_all = all(is_above(target, baseline.best_quality) for baseline in baselines)
     return (
@@ -116,7 +116,7 @@ def propose_target(
     oracle_quality: float | None,
 ) -> Proposal:
     """Propose the target quality, a multiple of 0.001, that meets conditions (a) to (c), on convergence, simpler
-    models and oracle, and whose mean number of epochs to converge is nearest to the middle of MEAN_EPOCHS.
+    models and oracle, and whose mean number of epochs to converge is nearest to the middle of the range MEAN_EPOCHS.
 
     `results` are those of the reference implementation at one batch size and learning rate, one per seed.
     """
@@ -195,8 +195,9 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """Return the learning rate at which the most runs meet the target quality; of equal rates the one whose runs meet
-    it after the fewest epochs on average, then the one with the better mean final quality."""
+    """Return the learning rate at which the most runs meet the target quality. Among rates at which equally many do,
+    it is the one whose runs meet the target after the fewest epochs on average, then the one with the better mean
+    final quality."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
@@ -260,7 +261,8 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
 
 
 def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
-    """Return epochs to converge in the unit of the benchmark's logs, which is samples if the definition says so.
+    """Return epochs to converge in the unit of the benchmark's logs, which are samples if the benchmark definition
+    says so.
 
     Raises DefinitionError where the unit is samples and the definition does not say how many samples an epoch has.
     """

@@ -21,21 +21,22 @@ SPACES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("pe_array"
 """Paths of the shipped files that describe a PE array and its design space, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
 HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")
-"""Names of the choices in a design space: those of hardware, and those of the largest tile in each dimension."""
+"""Names of the parameters of a design space ("choices"): those of the hardware, and the largest sides of a tile in
+the dimensions m, k and n."""
 LOOKUPS = "lookups"
 _PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 _SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 Values = Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
 Sizes = Annotated[tuple[Annotated[int, Meta(ge=64, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
 DesignPoint = Mapping[str, int]
-"""Point of a design space: one value of each choice (PE rows, columns, scratchpad, tile sides), by the choice's
+"""Point of a design space: one value of each parameter (PE rows, columns, scratchpad, tile sides), by the parameter's
 name."""
 Floats = NDArray[np.float64]
 
 
 class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a PE array's file with its source; for the scratchpad's energy, `size` is the scratchpad's size
-    in bytes."""
+    """One number in the file that describes a PE array (array of processing elements), with the number's source. For
+    the scratchpad's energy per byte, `size` is the size in bytes of the scratchpad to which the number applies."""
 
     of: Literal[  # type: ignore[assignment]
         "clock_hz",
@@ -50,8 +51,8 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Design space: the values of each choice of hardware and of the largest tile. The first value of each choice
-    makes the hand-made design, the baseline."""
+    """Design space of an accelerator: the possible values of each parameter of the hardware and of the largest tile.
+    The first value of each parameter makes the hand-made design, the baseline."""
 
     rows: Values
     columns: Values
@@ -62,8 +63,8 @@ class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An accelerator of PEs (a multiply-add a cycle each), scratchpad and DRAM: its modelled numbers and its design
-    space."""
+    """An accelerator that consists of processing elements (PEs, one multiply-add a cycle each), a scratchpad and
+    DRAM: its numbers with sources, and its design space."""
 
     numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]
     space: Space
@@ -88,8 +89,9 @@ class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=T
         return valid
 
     def find_violations(self, point: DesignPoint) -> tuple[float, float, float]:
-        """Return by how much a design point exceeds area and scratchpad, as shares of these, and the number of tile
-        sides that do not fit the array, each at least 0; all are 0 for a valid point."""
+        """Return by how much a design point exceeds the limits of area and of the scratchpad, as shares of the
+        limits, and the number of sides of the largest tile that are no multiples of the PE array's sides. Each number
+        is at least 0; all are 0 for a valid point."""
         area, scratchpad, num_odd = self.find_excess(point)
         return max(0.0, area), max(0.0, scratchpad), float(num_odd)
 

@@ -14,8 +14,8 @@ Objective = Literal["latency_s", "energy_j"]
 
 @dataclass(frozen=True, slots=True)
 class ModelledDesign:
-    """A design point with latency and energy of a training step, its loop nests one after another; both are infinite
-    for an invalid point."""
+    """A design point with latency in seconds and energy in joules of a training step whose loop nests run one after
+    another; both are infinite for an invalid point."""
 
     point: DesignPoint
     violations: tuple[float, float, float]
@@ -37,7 +37,7 @@ class DesignProblem:
     nests: Sequence[Nest]
     array: PEArray
     objectives: Sequence[Objective]
-    """Objectives to minimise, of latency and energy; the first decides which tiling a loop nest gets."""
+    """Objectives to minimise: latency, energy or both; the first decides which tiling a loop nest gets."""
 
     def evaluate(self, point: DesignPoint) -> ModelledDesign:
         """Return the modelled design of a point, with each loop nest in the tiling that is best in the first

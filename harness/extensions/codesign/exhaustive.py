@@ -11,14 +11,15 @@ from harness.extensions.codesign.accelerator import HARDWARE, TILE, DesignPoint,
 from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, find_pareto
 
 _MAX_WORK = 8e9
-"""Tilings, summed over all loop nests and choices of hardware, that one core models in about a minute."""
+"""Number of tilings, summed over all loop nests and hardware designs, that one core models in about a minute."""
 _TILE, _CALL = 4, 20_000
-"""Cost of each candidate for the largest tile, and of each call that models a loop nest, both as the number of
-tilings that could be modelled in the same time."""
+"""Computing time of each candidate for the largest tile, and of each call that models a loop nest, both given as the
+number of tilings that could be modelled in that time."""
 
 
 def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:
-    """Return whether all design points of these choices can be modelled in about a minute, judged by their number."""
+    """Return whether all points of a design space can be modelled in about a minute, judged by their number;
+    `choices` has the values of each parameter."""
     num_tiles, num_hardware = (prod(len(choices[name]) for name in names) for names in (TILE, HARDWARE))
     work: float = sum(nest.tiles.shape[1] + _TILE * num_tiles + _CALL for nest in problem.nests) * num_hardware
     return work <= _MAX_WORK
@@ -27,7 +28,8 @@ def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) 
 def enumerate_points(
     problem: DesignProblem, choices: Mapping[str, Sequence[int]]
 ) -> tuple[list[ModelledDesign], int]:
-    """Model every design point of these choices; return the Pareto front and the number of valid points.
+    """Model every point of a design space; return the Pareto front and the number of valid points. `choices` has the
+    values of each parameter.
 
     Exact: a largest tile allows all tilings that smaller ones allow and a few more, so one pass over the tilings of a
     nest and a running minimum over tiles find the same as modelling each point by itself.
@@ -73,7 +75,7 @@ class _Grid:
 
     def find_least(self, problem: DesignProblem, hardware: DesignPoint) -> Floats:
         """Return seconds and joules [2, tiles] of a loop nest in its best tiling (by the first objective) for each
-        largest tile, in the order of the choices; infinite where no tiling fits."""
+        largest tile, in the order of the parameters' values; infinite where no tiling fits."""
         _, *both = model_nest(self._nest, {**hardware, **self._most}, problem.array)
         costs = np.array([each[self._is_known] for each in both])
         order = np.lexsort(costs if problem.objectives[0] == "energy_j" else costs[::-1])

@@ -19,25 +19,27 @@ Choices = Mapping[str, Sequence[int]]
 Score = Callable[[ModelledDesign], tuple[float, ...]]
 """Function from a valid design to the numbers that its search minimises."""
 POPULATION = 20
-"""Design points in one generation of the evolutionary search NSGA-II."""
+"""Number of design points in one generation of the evolutionary search NSGA-II."""
 MOST_BY_GP = 200
-"""Most valid points that a search by a Gaussian process models, as the process is fitted anew for each point."""
+"""Maximum number of valid points that a search by a Gaussian process models, as the process is fitted anew for each
+point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Design points modelled, by search method, before a Gaussian process or NSGA-II makes its first proposal: those to
-start from, and others drawn at random."""
+"""Number of design points that are modelled, by search method, before a Gaussian process or NSGA-II makes its first
+proposal: given starting points, and others drawn at random."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Number of design points drawn at once, and number of points drawn in a row without a valid one after which a space
-counts as having no more."""
+"""Number of design points drawn at once, and number of invalid points drawn in a row after which a design space is
+taken to have no further valid point."""
 _MOST_REFUSED = 100
-"""Invalid or already modelled proposals in a row after which NSGA-II is given a design point drawn at random."""
+"""Number of proposals in a row that are invalid or already modelled, after which NSGA-II is given a design point
+drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
-"""Distances from a proposed point within which a valid point is looked for, as shares of the number of values of each
-choice."""
+"""Distances from a proposed design point within which a valid point is looked for, nearest first, as shares of the
+number of values of each parameter."""
 
 
 def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[DesignPoint]:
-    """Yield valid points of a design space, drawn uniformly, without end; stop where _MOST_DRAWS in a row are
-    invalid."""
+    """Yield valid points of a design space, drawn uniformly, as long as the caller takes them; stop where _MOST_DRAWS
+    draws in a row are invalid."""
     num_missed = 0
     while num_missed < _MOST_DRAWS:
         drawn = {name: generator.choice(np.array(values, dtype=float), _BATCH) for name, values in choices.items()}
@@ -67,8 +69,8 @@ def sample(
 
 
 class _Run:
-    """One search of a design space: the designs modelled so far, by the values of their points, and the source of
-    further points."""
+    """One search of a design space: the designs modelled so far, by the values of their points, and how further
+    points are drawn and modelled."""
 
     def __init__(
         self,
@@ -126,8 +128,8 @@ class _Run:
         return self.found[key]
 
     def distributions(self, optuna: Any, *, is_whole: bool) -> dict[str, Any]:
-        """Return optuna's distribution, by choice of the design space, of the index among the choice's sorted values;
-        whole numbers if `is_whole`, else real ones."""
+        """Return optuna's distributions, by parameter of the design space, of the index of a value among the
+        parameter's sorted values: whole numbers if `is_whole`, else real ones."""
         kind = optuna.distributions.IntDistribution if is_whole else optuna.distributions.FloatDistribution
         return {name: kind(0, len(side) - 1) for name, side in self._sides.items()}
 

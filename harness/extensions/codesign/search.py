@@ -26,20 +26,20 @@ class SearchOutcome:
     num_points: int
     num_tried: int
     num_valid: int | None
-    """Valid points of the design space; None where not all of its points were tried."""
+    """Number of valid points of the design space; None where not all of its points were tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignOutcomes:
-    """Outcomes of all searches of a study of an accelerator, and the design by hand, which is their baseline."""
+    """Outcomes of all searches of a study of an accelerator, and the hand-made design, which is their baseline."""
 
     problem: DesignProblem
     by_hand: ModelledDesign
     hardware: SearchOutcome
     tiles: SearchOutcome
     joint: SearchOutcome | None
-    """Search of hardware and tiles together; None where it was not asked for and would take more than about a
-    minute."""
+    """Outcome of the search of hardware and tiles together; None where the user did not ask for it and it would take
+    more than about a minute."""
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
@@ -66,7 +66,7 @@ def search(
     seed: int,
 ) -> SearchOutcome:
     """Try all points of a design space where that takes about a minute, else up to `num_trials` valid ones, those of
-    `start` first; return the Pareto front, and the numbers of points there are and were tried."""
+    the designs in `start` first; return the Pareto front, the number of all points and the number of points tried."""
     num_points = prod(map(len, choices.values()))
     if is_enumerable(problem, choices):
         best, num_valid = enumerate_points(problem, choices)

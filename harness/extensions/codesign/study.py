@@ -1,5 +1,5 @@
-"""Make the study of a PE array: searches of its design, the best design's tilings, and the error of tiled
-products."""
+"""Make the study of a PE array: searches of its design, the best design's tilings, and the numerical error of matrix
+products computed in tiles."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -26,7 +26,7 @@ from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
 
 TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
-"""Most multiply-adds, and most blocks, of a matrix product that is executed to check its tiling."""
+"""Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
 _REMARK = (
     "Modelled: a training step's products and its forward pass's lookups, one after another, each in the tiling and "
     "loop order within the largest tile that is best in {objective}; no other work, no leakage. Hardware first "
@@ -78,8 +78,8 @@ _UNITS = {
     "dram_j_per_byte": "J/B",
     "scratchpad_j_per_byte": "J/B",
 }
-"""Units of numbers in a PE array's file, by the number's name; names that are missing here say their units
-themselves."""
+"""Units of the numbers in the file of a PE array, by the number's name; names without an entry here state their unit
+themselves, such as area_mm2."""
 
 
 def space_study(
@@ -98,9 +98,9 @@ def space_study(
 
     A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
     `methods`; without methods by `gp`, or by `nsga2` for more than MOST_BY_GP points. All of `methods` are compared
-    in `num_trials` points with each of `num_seeds` seeds. `again` is the command of the study without --trials, for
-    advice. Raises ConfigError for a benchmark without products and lookups; HarnessError where optuna is missing, or
-    where `num_trials` are too few or too many for one of `methods`.
+    in `num_trials` points with each of `num_seeds` seeds. `again` is the command line of this study without --trials,
+    for the advice on what to run next. Raises ConfigError for a benchmark without products and lookups; HarnessError
+    where optuna is missing, or where `num_trials` are too few or too many for one of `methods`.
     """
     refuse_num_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)

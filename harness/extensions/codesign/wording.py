@@ -10,11 +10,11 @@ from reports.text.formatting import capital, duration, percent, plural
 from rules.benchmarks.loader import shipped_names
 
 PUBLISHED_GAIN = (1.25, 1.44)
-"""Speed-up, lowest and highest, of searching hardware and tiles together over one after the other: HASCO (ISCA 2021),
-abstract."""
+"""Lowest and highest speed-up, published in the abstract of HASCO (ISCA 2021), of searching hardware and tiles
+together over searching one after the other."""
 _GAIN, _SAVING = "1.25x-1.44x, other kernels", "18 %, 40 % less, other networks"
-"""Published figures in words: HASCO's speed-up, and the energy-delay saved over a design by hand (Shi et al.,
-2020)."""
+"""Published figures in words: the speed-up of the paper HASCO, and the energy-delay product saved over a design by
+hand (Shi et al., 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
 """Smallest speed-up of one design over another that is printed as more than 1.000 times."""
@@ -71,7 +71,7 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
-    """Say by what share a design's latency (energy where latency is not minimised) is above the optimum, in a list of
+    """Say by what share a design's latency (energy where latency is not minimised) is above the optimum, as a list of
     one clause; return an empty list where no optimum is known."""
     if searched.optimum is None:
         return []
@@ -127,8 +127,8 @@ def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
 
 
 def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
-    """Say which command to run to search further: where a space was tried only in part, `again` (the study's command
-    without its number of trials) with more points; else a finer space, or one of more values."""
+    """Suggest a command for a further search: where only a part of the design space was tried, `again` (the study's
+    command without its number of trials) with more points; else a design space in finer steps or of more values."""
     if searched.optimum is None:
         return f"Next, to try more points: {again} --trials {2 * num_trials}"
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
@@ -145,7 +145,8 @@ def find_gain(searched: DesignOutcomes) -> float:
 
 
 def _leading(objectives: Sequence[Objective]) -> list[Objective]:
-    """Return the objective that ranks designs, in a list: latency where a search minimises it, else energy."""
+    """Return the objective by which designs are ranked, as a list of one: latency where a search minimises it, else
+    energy."""
     return ["latency_s"] if "latency_s" in objectives else ["energy_j"]
 
 

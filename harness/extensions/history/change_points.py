@@ -24,16 +24,16 @@ import numpy as np
 from reports.statistics.ratios import Floats
 
 LEAST = 3
-"""Fewest run sets on each side of a change in a series."""
+"""Minimum number of run sets on each side of a change in a series."""
 SHORTEST = 8
-"""Fewest run sets of a series that can show a change."""
+"""Minimum number of run sets of a series in which a change can be shown."""
 CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
-"""Correlations of neighbouring values, as an AR(1), with which a series without a change is explained."""
+"""Correlations of neighbouring values, as in an AR(1) process, by which a series without a change is explained."""
 MOST = 10
-"""Most changes that are found in one series of run sets."""
+"""Maximum number of changes that are found in one series of run sets."""
 TREND_WORTH = 3.5
-"""Least gain in log likelihood for which a trend of a series is shown: by chance 1 of 100 series of independent sets
-reaches it."""
+"""Smallest gain in log likelihood for which a trend of a series is shown: by chance 1 of 100 series of independent
+run sets reaches it."""
 _ROUNDING = 1e-9
 
 

@@ -11,7 +11,7 @@ from reports.charts.figure import Caption, Figure, LegendKey, hue
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 
 _MOST_NAMED = 5
-"""Most versions of the code that a chart's legend names; with more, versions share colours."""
+"""Maximum number of versions of the code that a chart's legend names; with more, versions share colours."""
 
 
 def series_figure(
@@ -22,10 +22,10 @@ def series_figure(
     **caption: Unpack[Caption],
 ) -> Figure:
     """Return a chart of a series of run sets: a dot per set in the order of time. `codes` has the dots of each
-    version of the code, by the version's name; `days` are labels of the x axis with their places.
+    version of the code, by the version's name; `days` are labels of the x axis with their positions on it.
 
-    `parts` between changes are (first place, place behind the last, mean, low and high end of the spread). `axis`
-    is the name of the quantity and the words of its ticks.
+    `parts` between changes are (index of the first run set, index after the last, mean, low and high end of the
+    spread). `axis` is the name of the quantity and the words of its ticks.
     """
     dots = [dot for _, some in codes for dot in some]
     values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]

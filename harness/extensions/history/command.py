@@ -100,9 +100,9 @@ def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
     """Name on standard error the regressions, and the series (results over time) that cannot be judged; return the
     exit code.
 
-    A series that cannot be judged is passed over as ended if its newest run set is older than the last `last` sets of
-    every series that can. Raises HarnessError (exit 7) where no regression is shown and some series that has not
-    ended, or every series, cannot be judged.
+    A series that cannot be judged is ignored if its newest run set is older than the last `last` run sets of every
+    series that can be judged: it counts as ended. Raises HarnessError (exit 7) where no regression is shown and every
+    series, or one that has not ended, cannot be judged.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 

@@ -8,7 +8,8 @@ from rules.records.rows import Row, meaning
 
 
 class ChangeRow(Row, kw_only=True, frozen=True):
-    """A change between two sets of a series; `others` are the other settings in which the two sets differ."""
+    """A change between two run sets of a series over time; `others` are the settings, besides the code's version, in
+    which the two run sets differ."""
 
     line: Annotated[str, meaning("name of the series: quantity, benchmark and configuration")]
     unit: str
@@ -29,7 +30,8 @@ class ChangeRow(Row, kw_only=True, frozen=True):
 
 
 class HistoryDocument(Row, kw_only=True, frozen=True):
-    """The run sets below a directory, newest first, and changes: printed by `history --format json`."""
+    """Run sets below a directory, newest first, and changes of their quantities over time: the document that `history
+    --format json` prints."""
 
     schema_version: Literal[1] = 1
     num_found: Count

@@ -1,4 +1,5 @@
-"""Register the history extension with the core: one command, and the document that it prints as JSON."""
+"""Register the history extension with the core of the harness: the command `history`, and the document that it prints
+as JSON."""
 
 from rules.extensions import Extension, Verb
 

@@ -39,7 +39,8 @@ _TRAINED = (
         columns=(),
     ),
 )
-"""Quantities of runs to a target that have a series over time; `value` is a field of RunResult."""
+"""Quantities that have a series over time, of runs that train to a target quality; `value` is a field of
+RunResult."""
 NO_RECORD = "without an extra/run_set.json that can be read"
 DAMAGED = "with logs or values that cannot be read"
 UNFINISHED = "not finished"
@@ -49,7 +50,8 @@ COPIED = "identical to another set"
 
 
 class _OnNoSeriesError(Exception):
-    """Reason why a run set is part of no series, in words that follow a number of sets."""
+    """Error that a run set is part of no series; its text is the reason, in words that can follow a count of run
+    sets: '3 sets without a date'."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,15 +64,15 @@ class SeriesPoint:
     value: float
     interval: Interval | None
     code: str
-    """First 12 characters of the digest of the code that measured, separated by commas where several codes did; of
-    the code with which the run set began where results name none; 'unknown' without any."""
+    """First 12 characters of the digest of the code that was measured; several digests are separated by commas. Where
+    results name none, the digest of the code with which the run set began; 'unknown' without any."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Change between two run sets of a series. The 95 % interval (Welch) of the change's size takes its place in the
-    series as exactly known.
+    """Change between two run sets of a series. The 95 % interval (Welch) of the change's size does not include that
+    its place in the series is uncertain.
 
     `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
     the mean before. `at` is the index of the first set after the change.
@@ -105,8 +107,8 @@ class SetSeries:
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """Parts of the series between changes: for each, the index of its first run set, and the index after that of
-        its last."""
+        """Parts of the series between changes, each as the index of its first run set and the index that follows its
+        last one."""
         return tuple(pairwise((0, *(change.at for change in self.changes), len(self.points))))
 
     @property
@@ -118,8 +120,8 @@ class SetSeries:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of `values` of run sets of one code between changes; 0 where no two sets share one
-        code."""
+        """Standard deviation of `values` within groups of run sets that have the same code and no change between
+        them; 0 where no group has two run sets."""
         groups: dict[tuple[int, str], list[float]] = {}
         for start, stop in self.parts:
             for point, value in zip(self.points[start:stop], self.values[start:stop], strict=True):
@@ -129,11 +131,11 @@ class SetSeries:
 
 
 def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
-    """Return the series of all run sets at or below `folder`, with their changes; the series with the newest set
+    """Return the series of all run sets at or below `folder`, with their changes; the series with the newest run set
     comes first.
 
-    The rules do not judge the run sets here. Also returned is the number of sets that are on no series, by reason,
-    the most frequent first. Raises InputError where `folder` cannot be read.
+    The rules do not judge the run sets here. Also returned is the number of run sets that belong to no series, by
+    reason, the most frequent first. Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)
@@ -170,8 +172,8 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
 
 
 def _read_runs(result_set: ResultSet) -> Result:
-    """Return the result of a run set's logs. Raises _OnNoSeriesError for a set without an extra/run_set.json that can
-    be read, such as other harnesses' sets, and where a log is damaged."""
+    """Return the result of a run set's logs. Raises _OnNoSeriesError for a run set without an extra/run_set.json that
+    can be read, such as those of other harnesses, and where a log is damaged."""
     folder = result_set.root
     asked = None if folder is None else read_run_set(folder, [])
     if folder is None or asked is None:
@@ -199,10 +201,10 @@ def _read_measured(folder: Path, kind: str) -> Result:
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Return a series of one run set for each quantity of a result, paired with the digest of everything that sets of
-    one series share.
+    """Return a series of one run set for each quantity of a result, paired with the digest of everything that the run
+    sets of one series have in common.
 
-    Raises _OnNoSeriesError where the result is on no series.
+    Raises _OnNoSeriesError where the result can belong to no series.
     """
     asked = result.asked
     if asked is None:
@@ -262,7 +264,7 @@ def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
 
 
 def _facts_of(series: SetSeries) -> dict[str, str]:
-    """Return the settings of the newest run set of a series by name; series that share a name may differ in these."""
+    """Return, by name, the settings of the newest run set of a series, in which the series of one name may differ."""
     asked = series.points[-1].result.asked
     if asked is None:
         return {}

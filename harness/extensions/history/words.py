@@ -1,4 +1,4 @@
-"""Say changes over time in words, as blocks of a page and as rows of JSON."""
+"""Describe changes of quantities over time in words, as blocks of a page and as rows of JSON."""
 
 import shlex
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ def change_sentence(series: SetSeries, change: ChangePoint) -> str:
 
 @cache
 def _settings_changed(before: Path, after: Path) -> tuple[Change, ...]:
-    """Return the settings in which the two run sets of a change differ, except code and logs; none where a set cannot
-    be read."""
+    """Return the settings in which the two run sets of a change differ, except code and logs; none where a run set
+    cannot be read."""
     try:
         found = find_difference(describe(before), describe(after))
     except (InputError, OSError):

@@ -1,4 +1,5 @@
-"""Advise, after a study of embedding rows below DRAM, which memory to take, with its bytes, and the next command."""
+"""Advise, after a study of memories slower than DRAM for embedding rows, which memory to take, how many bytes of rows
+it and DRAM then hold, and which command to run next."""
 
 import shlex
 from collections.abc import Sequence
@@ -51,8 +52,8 @@ def advise_tiers(
 
 
 def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None) -> str:
-    """Return a sentence with the `tiers` command to run next; where the study has a row cache and a possible rate
-    already, a sentence that suggests to add --fleet and --watts."""
+    """Return a sentence with the `tiers` command to run next; where the study already has a row cache and a query
+    rate that the memory can answer, a sentence that suggests to add --fleet and --watts."""
     question, changed = setup.question, list[str]()
     if not setup.cache.words:
         changed = ["--cache", _CACHES]

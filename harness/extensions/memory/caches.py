@@ -21,11 +21,11 @@ Floats = NDArray[np.float64]
 
 _FINEST, _STEPS = 2.0**-8, 33
 _MOST_UNITS = 1 << 12
-"""Most steps into which `fit_sizes` divides a memory budget in rows; table sizes are rounded to a step in larger
-budgets."""
+"""Maximum number of steps into which `fit_sizes` divides a memory budget in rows; in larger budgets table sizes are
+rounded up to a step."""
 TENTHS = 5
-"""Most tenths of a trace's samples that only fill the caches, where the user gives no warm-up: misses are counted in
-at least half of the trace."""
+"""Maximum number of tenths of a trace's samples that only fill the caches, where the user gives no warm-up: misses
+are counted in at least half of the trace."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
 """Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
 
@@ -194,15 +194,16 @@ class RemoteLookups:
         return abs(self.miss_ratio(missed, self.first_of(tenths)) - half) <= min(_FLAT, _FLAT_SHARE * half)
 
     def late_ratios(self, missed: Flags) -> tuple[float, float] | None:
-        """Return the miss ratios of the trace's third and fourth quarter if the ratio still falls; None otherwise."""
+        """Return the miss ratios of the trace's third and fourth quarter if the fourth is clearly lower, so that the
+        cache is not yet warm; None otherwise."""
         half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
         third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
         return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
 
 
 def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
-    """Return the sizes to try for a table's cache, in rows, rising: 0, all rows, `load_factor` of them, and sizes
-    between."""
+    """Return the sizes to try for the row cache of a table of `num_rows` rows, in rows, rising: 0, the share
+    `load_factor` of the rows, all rows, and sizes between."""
     factors = np.geomspace(_FINEST * load_factor, 1.0, _STEPS) if load_factor else [0.0, 1.0]
     return np.unique((np.array([0.0, load_factor, *factors]) * num_rows).astype(np.int64))
 

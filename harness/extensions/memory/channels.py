@@ -21,8 +21,8 @@ _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
 """Values of the standard exponential distribution, one per tabulated quantile of a read latency distribution."""
 _MOST_WAVES = 512
-"""Most reads of one query on one channel, counted back from the last, that are examined for being answered the
-latest."""
+"""Maximum number of reads of one query on one channel, counted back from the last, among which the read that is
+answered last is looked for."""
 
 
 class Answers(NamedTuple):
@@ -32,8 +32,8 @@ class Answers(NamedTuple):
     queue: Times
     """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
     device: Times
-    """Time from a query's arrival to the last answer to its reads, less `queue`, in seconds [queries]; 0 without
-    reads."""
+    """Time in seconds from a query's arrival to the last answer to its reads, without the delay `queue` by reads of
+    other queries [queries]; 0 without reads."""
     mean_read_s: float
     """Mean latency of one read in an otherwise idle device, in seconds."""
     depth: float

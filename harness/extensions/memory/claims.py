@@ -1,7 +1,7 @@
 """Compare simulated speed-ups and computed power with published figures, and say what causes the difference.
 
-PIFS-Rec (MICRO'24, arXiv 2409.16633) adds embedding rows up in the switch; software-defined memory (arXiv 2110.11489)
-saves power. The figures are those of both abstracts.
+The published figures are those in the abstracts of two papers: PIFS-Rec (MICRO'24, arXiv 2409.16633) adds embedding
+rows up in the switch; software-defined memory (arXiv 2110.11489) saves power.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,11 @@ from reports.text.formatting import num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 SPEEDUP, OVER_BEACON = 3.89, 2.03
-"""Speed-ups in PIFS-Rec's abstract: over Pond, where the host adds embedding rows up, and over BEACON."""
+"""Speed-ups in the abstract of the paper PIFS-Rec: over the CXL memory system Pond, where the host adds embedding
+rows up, and over the near-memory accelerator BEACON."""
 _LEAST_POWER = 0.05
-"""Smallest saving of power in the abstract of software-defined memory, as a share of the power before."""
+"""Smallest saving of power in the abstract of the paper on software-defined memory (arXiv 2110.11489), as a share of
+the power before."""
 _SETTERS = {
     "host_reads_in_flight": "the host's reads in flight",
     "pool_reads_in_flight": "the pool's reads in flight",
@@ -44,7 +46,7 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
     """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
     or say why the published one is not shown.
 
-    Return one sentence, or two where a fleet was asked for and rows may be added up in a switch.
+    Return one sentence, or two where the user asks for a fleet of hosts and rows may be added up in a switch.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
@@ -55,8 +57,8 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
 
 
 def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
-    """Compare the simulated speed-up of adding embedding rows up in the switch with PIFS-Rec's published one, in a
-    clause."""
+    """Compare the simulated speed-up of adding embedding rows up in the switch with the one published in the paper
+    PIFS-Rec, in a clause."""
     published = f"PIFS-Rec's {SPEEDUP}x over rows added up by the host (Pond) and {OVER_BEACON}x over BEACON"
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
@@ -75,8 +77,8 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Compare the latency that the slowest memory adds to a query with that of the fastest memory, both with the row
-    cache, and the place where rows are added up, of the fastest; empty where only one memory has a latency."""
+    """Say how many times as much latency the slowest memory adds to a query as the fastest does; both have the row
+    cache of the fastest, and rows are added up in the same place. Empty where only one memory has a latency."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""
@@ -89,8 +91,8 @@ def _compare_tiers(said: Sequence[PoolResult]) -> str:
 
 
 def _say_setter(setup: Setup, gain: float) -> str:
-    """Name the number of the memory's file that sets the switch's speed-up most: doubling it changes the speed-up
-    most."""
+    """Name the number in the memory's file on which the switch's speed-up depends most: the one that changes the
+    speed-up most when it is doubled."""
     effects = dict[str, tuple[float, float]]()
     for member in _SETTERS:
         quantity = getattr(setup.tier, member)
@@ -159,14 +161,14 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
 
 
 def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
-    """Return the fleet with a slower memory that saves most power, else that of fewest hosts; None if `counted` has
-    no such fleet."""
+    """Return the fleet with a slower memory that saves most power, or, where powers are unknown, the one of fewest
+    hosts; None if no fleet in `counted` has a slower memory."""
     return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
 
 
 def answer_fleets(counted: Sequence[FleetRow]) -> str:
-    """Say how many hosts the best fleet takes and by what share its power changes; empty where no fleet was asked
-    for."""
+    """Say how many hosts the best fleet takes and by what share its power changes; empty where the user does not ask
+    for a fleet."""
     if (best := find_best_fleet(counted)) is None:
         return ""
     least = f" takes least of {len(counted) - 1}:" if len(counted) > 2 else " takes"
@@ -179,8 +181,8 @@ def _say_power(saved: float) -> str:
 
 
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
-    """Compare the power that the best fleet saves with the published savings of software-defined memory, in a
-    clause."""
+    """Compare the power that the best fleet saves with the savings published in the paper on software-defined memory,
+    in a clause."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)

@@ -11,7 +11,7 @@ from reference_models.data.traces.trace import Ids
 NUM_SAMPLES = 8
 """Number of samples of the embedding rows that a miss ratio is estimated from, each drawn with another seed."""
 LEAST_SAMPLED = 200
-"""Fewest sampled embedding rows that a cache must hold on average for its miss ratio to be estimated."""
+"""Minimum number of sampled embedding rows that a cache must hold on average for its miss ratio to be estimated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

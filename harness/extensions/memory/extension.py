@@ -1,5 +1,5 @@
-"""Register the memory extension: the commands `trace` and `tiers`, the record of a trace, and the chart of their
-studies."""
+"""Register the memory extension: the commands `trace` and `tiers`, the manifest of a trace of embedding lookups
+(JSON), and the charts of both commands' studies."""
 
 from rules.extensions import Extension, Verb
 

@@ -26,7 +26,8 @@ NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Number of queries in a simulation at a given rate, and in a simulation of queries so far apart that none waits for
 another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
-"""Most queries x channels of all memory devices in a simulation, and the fewest queries that this limit leaves."""
+"""Maximum of the number of queries times the number of channels of all memory devices in a simulation, and the fewest
+queries to which this limit reduces a simulation."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
@@ -74,8 +75,8 @@ class Waits(NamedTuple):
     the time for which each sample occupies that resource [samples], in seconds: one pair for each such resource."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
-        """Return added latencies distributed as in the steady state at `rate` queries/s; `most` is the busiest
-        resource.
+        """Return the latencies that rows outside DRAM add to queries, with the distribution of the steady state at
+        `rate` queries/s; `most` is the busiest resource.
 
         A query's wait for that resource is corrected by as much as its wait for a single server differs from the
         steady state's.

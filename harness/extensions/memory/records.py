@@ -1,4 +1,4 @@
-"""Define the record of a trace's manifest.json, which describes embedding lookups: tables, bags, and the trace's
+"""Define the type of a trace's manifest.json, which describes embedding lookups: tables, bags, and the trace's
 source."""
 
 from typing import Annotated, Literal
@@ -14,15 +14,16 @@ class TraceTable(Record, frozen=True, kw_only=True):
     size."""
 
     num_rows: PositiveCount
-    """Rows of the table; the highest row looked up plus one where the trace's source does not give the number."""
+    """Number of rows of the table; the highest row looked up plus one where the trace's source does not give the
+    number."""
     num_lookups: Count
     name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     row_bytes: Annotated[int, Meta(ge=1, le=1 << 22)] | None = None
     """Bytes of one row of the table as stored; None where the trace's source does not give the size for each
     table."""
     side: Literal["user", "item"] | None = None
-    """Whether a query looks the table up once for its user, or for each item to rank; None where the source does not
-    say."""
+    """Whether a query looks the table up once for its user, or for each candidate item that it ranks; None where the
+    trace's source does not say."""
 
 
 class TraceManifest(Document, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class TraceManifest(Document, frozen=True, kw_only=True):
     are_rows_least: bool = False
     """True if the trace's source gives no numbers of rows, so that a table may have more rows than `num_rows`."""
     samples_per_query: PositiveCount = 1
-    """Samples (items to rank) that make one query; only the first of them looks up tables of the user's side."""
+    """Number of samples (candidate items to rank) that make one query; only the first of them looks up tables of the
+    user's side."""
     tables: Annotated[tuple[TraceTable, ...], Meta(min_length=1, max_length=100_000)]
     arrays: Arrays

@@ -18,10 +18,10 @@ from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
 _LEAST_TIMES = 10
-"""Least load (time that queries need over the time there is) that is printed as a multiple, such as '12 times the
-time there is'; smaller loads are printed in per cent."""
+"""Smallest load of a device or link (time that queries need over the time there is) that is printed as a multiple,
+such as '12 times the time there is'; smaller loads are printed in per cent."""
 _MOST_ROW_BYTES = 1 << 30
-"""Most bytes of an embedding row: the bytes of all queries of a simulation must add up within 64 bits."""
+"""Maximum bytes of an embedding row, so that the bytes of all queries of a simulation add up within 64 bits."""
 
 
 def say_rate(rate: float) -> str:
@@ -57,7 +57,8 @@ class TierQuestion:
     local_bytes: int
     """Bytes of DRAM for embedding rows that stay in DRAM, in addition to the row cache."""
     side: Side | None = None
-    """Side of a query, user or item, whose tables are the only ones below DRAM; None where all tables are below."""
+    """Side of a query, user or item, whose embedding tables are the only ones in slower memory; None where all tables
+    are in slower memory."""
     fit_bytes: int | None
     """Bytes of cache memory to divide among the tables; None where no such division is asked for."""
     hit_rate: float | None
@@ -138,8 +139,8 @@ class Setup:
         return min(found, key=lambda each: each.busy_s, default=None)
 
     def load(self, pool: Pool) -> float:
-        """Return the load (busy share of the time) of the busiest device or link at the asked query rate: 1 at the
-        highest possible rate."""
+        """Return the load (busy share of the time) of the busiest device or link at the query rate of the study: 1 at
+        the highest possible rate."""
         return self.busiest(pool).busy_s * (self.question.rate or 0.0)
 
     def waits(self, pool: Pool) -> Waits:

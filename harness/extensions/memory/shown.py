@@ -12,7 +12,7 @@ from reports.text.formatting import percent, plural, printable, si, time_unit
 from rules.records.study import Cell, StudyRecord, StudyTable
 
 _MOST_LINES = 5
-"""Most lines of one chart, as each line has a colour of its own."""
+"""Maximum number of lines of one chart, as each line has a colour of its own."""
 _ALIKE = 0.01
 """Largest relative difference, at every point, of two lines that are drawn as one line with both names."""
 _NOTE = "The table below has the numbers."

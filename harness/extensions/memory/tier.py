@@ -19,8 +19,8 @@ _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
 """A number in a memory's file, in a range in which products and quotients of a few such numbers stay finite."""
 MAX_CHANNELS = 64
-"""Most channels (reads at once) of a simulated memory device; one with more is simulated with this many, each faster
-in proportion."""
+"""Maximum number of channels (reads at once) of a simulated memory device; a device with more is simulated with this
+many, each faster in proportion."""
 
 
 class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     low: _Number | None = None
     high: _Number | None = None
-    """Upper end of the range of the number over comparable devices; `low` is the lower end."""
+    """Upper end of the range in which the number lies for comparable devices; `low` is the lower end."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
     """Tail of a latency whose median is `value`: rising shares of reads, each with the seconds within which they
     end."""

@@ -44,7 +44,8 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
-"""Speed-ups in PIFS-Rec's abstract, in words: over Pond, where the host adds embedding rows up, and over BEACON."""
+"""Speed-ups in the abstract of the paper PIFS-Rec, in words: over the CXL memory system Pond, where the host adds
+embedding rows up, and over the near-memory accelerator BEACON."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
     "host_reads_in_flight": ("Reads in flight of the host", None),
@@ -69,7 +70,8 @@ _OF_MISSES = ("Miss ratio", "From empty")
 """Names of the columns of miss ratios, after a warm-up and from an empty cache; their values are simulated, not
 computed, where a cache policy other than LRU is asked for."""
 _LEAST_OF_P99 = 200
-"""Fewest counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set it."""
+"""Minimum number of counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set
+it."""
 _ALONE = " when no query waits for another"
 _ORACLE = (
     "hot-local keeps the rows that this trace looks up most in local memory. It is an oracle: it is chosen by the "
@@ -145,8 +147,8 @@ def read_traced(
     """Read a trace of embedding lookups; return the trace, the bytes of a row (of a unit where rows differ in size),
     and the trace's description.
 
-    Raises HarnessError where the trace is of another definition, no row size is known, or no table is of the asked
-    `side`, user or item (exit 2), and the errors of `read_trace`.
+    Raises HarnessError (exit 2) where the trace is of another benchmark definition than `benchmark`, no row size is
+    known, or no table belongs to `side`, user or item; also the errors of `read_trace`.
     """
     manifest, trace = read_trace(folder)
     if side is not None and not any(table.side == side for table in trace.tables):
@@ -170,8 +172,8 @@ def read_traced(
 
 
 class _Caches(NamedTuple):
-    """Row caches to simulate, those found for --hit-rate and --fit-cache first, with the tables and sentences on
-    these."""
+    """Row caches to simulate, first those whose sizes were computed for --hit-rate and --fit-cache; the study's
+    tables and sentences on the computed ones."""
 
     simulated: tuple[Cache, ...]
     tables: tuple[StudyTable, ...]
@@ -228,9 +230,9 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
 def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
     """Return the row caches to simulate, and the first sample whose misses are counted.
 
-    A warm-up that is not given takes the fewest tenths of the trace after which every cache misses as often as in the
-    second half, half of the trace at most; with a policy other than LRU it takes half. Raises ConfigError for a
-    static set of rows without samples by which to choose it.
+    Where the user gives no warm-up, it takes the fewest tenths of the trace after which every cache misses as often
+    as in the second half, half of the trace at most; with a policy other than LRU it takes half. Raises ConfigError
+    for a static set of rows without samples by which to choose it.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
@@ -250,8 +252,8 @@ def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion)
 
 
 def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, first: int) -> _Caches:
-    """Return the row caches to simulate; sizes of those to be found (--hit-rate, --fit-cache) follow from the misses
-    of samples from `first` on."""
+    """Return the row caches to simulate; sizes that are computed for --hit-rate and --fit-cache follow from the
+    misses of samples from `first` on."""
     found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
@@ -288,7 +290,8 @@ def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQue
 
 
 class _FittedCache(NamedTuple):
-    """Cache memory divided among the embedding tables, with the table of sizes, the miss ratio and a sentence."""
+    """Cache memory divided among the embedding tables, with the study's table of the sizes, the miss ratio, and a
+    sentence on the division."""
 
     cache: Cache
     table: StudyTable
@@ -342,8 +345,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Return the first of the question's memories below the row cache `cache`, with the reads of the lookups from
-    sample `first` on that miss the cache; the other memories get the same reads."""
+    """Return the setup of the question's first memory behind the row cache `cache`: the reads of lookups from sample
+    `first` on that miss the cache. These are the same for the question's other memories."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -375,8 +378,8 @@ def _count_reads(
 
 
 def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
-    """Return a memory below a row cache with its reads counted as smallest reads (granules) where rows of tables
-    differ in size; unchanged elsewhere."""
+    """Return the setup of a memory behind a row cache; where rows of tables differ in size, its reads are counted as
+    smallest reads (granules), else it is unchanged."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache

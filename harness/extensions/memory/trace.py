@@ -58,10 +58,10 @@ class KeptTrace:
 def trace_benchmark(
     config: RunConfig, split: Literal["train", "eval"], num_lookups: int, data_root: Path | None
 ) -> KeptTrace:
-    """Trace the embedding lookups of a split's first samples, as models see them, until they have `num_lookups`, or
-    all samples.
+    """Trace the embedding lookups of a split's first samples, as the model sees them, until there are `num_lookups`
+    or the split ends.
 
-    Raises ConfigError for a model without bags, DatasetError.
+    Raises ConfigError for a model without embedding bags, and DatasetError for data that cannot be read or made.
     """
     workload, benchmark = config.workload, config.benchmark
     refuse_without_bags(workload, "trace")
@@ -274,10 +274,11 @@ def name_units(trace: AccessTrace) -> str:
 
 
 def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
-    """Warn that most of the misses named by `misses` are first lookups of a row, and that a trace of more than
+    """Return a warning that most misses of a cache are first lookups of a row, and that a trace of more than
     `num_lookups` lookups has fewer such misses.
 
-    `more` names the way to a longer trace: the option, or 'lookups' where a file has no more.
+    `misses` names these misses in the sentence. `more` names the way to a longer trace: the option, or 'lookups'
+    where a file has no more.
     """
     return (
         f"Most of {misses} are a row's first lookup, as in every short trace: a trace of more {more} than "

@@ -27,8 +27,8 @@ from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, Stud
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Sizes of the LRU row caches in the study's table of miss ratios, as shares of the rows of all tables."""
 _SHARE_TOLD = 0.1
-"""Size of a row cache, as a share of the rows of all tables: the study's title states the miss ratio at this size, or
-at the next larger size with a known ratio, and the finding on replacement policies compares them at it."""
+"""Size of a row cache, as a share of the rows of all tables, for two statements: the miss ratio in the study's title
+(which takes the next larger size where this one has no known ratio), and the comparison of replacement policies."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
 """Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,
@@ -43,13 +43,13 @@ class Misses(NamedTuple):
     """Simulated miss ratios of row caches of several sizes, by replacement policy."""
 
     sizes: tuple[int, ...]
-    """Capacity of each simulated row cache, in rows, or in bytes where rows differ in size; as many as
+    """Capacity of each simulated row cache, in rows, or in bytes where rows differ in size; one for each share in
     _POLICY_SHARES."""
     ratios: dict[str, list[float]]
     """Miss ratio of each cache over the second half of the trace's lookups, by replacement policy."""
     published_share: float
-    """Share of the second half's lookups that go to its hottest rows, as many rows as the published cache (1.5 %)
-    holds."""
+    """Share of the second half's lookups that go to its hottest rows; these are as many rows as the cache of a
+    published paper holds, 1.5 % (Fang et al., 2022)."""
 
 
 def trace_study(
@@ -184,8 +184,8 @@ def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
 
 
 def _say_best(trace: AccessTrace, misses: Misses) -> str:
-    """Say which replacement policy misses least, and compare it with the published cache of the rows looked up
-    most."""
+    """Say which replacement policy misses least, and compare it with the cache of a published paper (Fang et al.,
+    2022), which holds the rows looked up most."""
     told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
     ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
     best, others = ranked[0], ranked[1:]

@@ -176,7 +176,7 @@ def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) 
 
 def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
     """Return the verdict on the finished submission by dlrmbench's rules and by the official checkers. A benchmark
-    that is not shipped is judged by the definition next to its results."""
+    that is not shipped with dlrmbench is judged by the benchmark definition next to its results."""
     definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
     return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]
@@ -261,7 +261,8 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
 
 
 def _answers_queries(packaged: PackagedSet) -> bool:
-    """Return whether the model of a run set is known here; False if the set's definition cannot be read."""
+    """Return whether dlrmbench has the model of a run set, so that `serve` can take its weights; False if the
+    benchmark definition of the run set cannot be read."""
     try:
         model = load_benchmark(packaged.unshipped_definition or packaged.benchmark).model
     except DefinitionError:

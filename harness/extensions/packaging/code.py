@@ -56,7 +56,8 @@ def implementation_of(record: RunSetRecord) -> str:
 
 
 def file_of(record: RunSetRecord) -> FilePlace | None:
-    """Return file and object of an implementation given as FILE:OBJECT; None for an implementation given by name."""
+    """Return the file and the object in it that implement the training, where they were given as FILE:OBJECT; None
+    for an implementation given by name."""
     return parse_place(_given_implementation(record))
 
 
@@ -86,7 +87,8 @@ def _given_implementation(record: RunSetRecord) -> str:
 
 
 def read_run_set(root: Path) -> RunSetRecord:
-    """Return the record of the run set in `root`. Raises HarnessError (exit 8) where its file is damaged."""
+    """Return the content of extra/run_set.json, which describes the run set in the folder `root`. Raises HarnessError
+    (exit 8) where the file is damaged."""
     path = root / "extra" / RUN_SET_FILE
     record = read_record(path, RunSetRecord)
     entry = record.config.get("runtime.implementation")
@@ -154,7 +156,8 @@ def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, s
 
 
 def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
-    """Return a description of how this implementation ran on this system; a value of null was not recorded."""
+    """Return a description of how a run set's implementation ran on its system, to be written as JSON; null stands
+    for a value that was not recorded."""
     sections = {
         name: {
             key.partition(".")[2]: entry.value for key, entry in record.config.items() if key.startswith(f"{name}.")

@@ -1,4 +1,4 @@
-"""Register the packaging extension with the core: one command."""
+"""Register the packaging extension with the core of the harness: the command `package`."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,7 +1,8 @@
-"""Add to a package the records of dlrmbench's own runs: the run set's, each run's, and on request the weights.
+"""Add to a package the JSON records of dlrmbench's own run sets and of each of their runs, and on request the
+weights.
 
-They are next to the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then
-check the logs of a package against them, and `serve --weights` finds the kept weights.
+The records are next to the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules
+then check the logs of a package against them, and `serve --weights` finds the kept weights.
 """
 
 from collections.abc import Iterator
@@ -31,8 +32,8 @@ class PackagedWeights:
 
 
 def add_records(tree: Tree, place: str, root: Path) -> None:
-    """Add to the package's folder `place` the records of the run set in `root`, and those of its runs that became
-    results."""
+    """Add to the package's folder `place` the JSON records of the run set in `root`, and those of the set's runs that
+    became results."""
     for name in _FILES:
         if is_plain_file(root / EXTRA / name):
             tree.add(f"{place}/{EXTRA}/{name}", root / EXTRA / name)

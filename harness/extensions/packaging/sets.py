@@ -21,8 +21,8 @@ from rules.tree.result_set import ResultSet, real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedSet:
-    """One run set of a package. `record` describes how dlrmbench's own runs were made; None for sets of other
-    harnesses."""
+    """One run set of a package. `record` describes how dlrmbench's own runs were made; it is None for run sets of
+    other harnesses."""
 
     result_set: ResultSet
     system: str
@@ -34,7 +34,8 @@ class PackagedSet:
 
     @property
     def unshipped_definition(self) -> Path | None:
-        """Path of the definition next to the results if the benchmark is not shipped; None if it is."""
+        """Path of the benchmark definition next to the results if the benchmark is not shipped with dlrmbench; None
+        if it is."""
         return self.result_set.definition_file if self.benchmark not in shipped_names() else None
 
 

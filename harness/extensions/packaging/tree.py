@@ -85,7 +85,8 @@ def _digest(content: str | Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the regular files below a folder, with their paths in it, links left out, in order."""
+    """Yield the regular files below a folder in order, each with its path relative to the folder; links are left
+    out."""
     for path in _walk(folder):
         if is_plain_file(path):
             yield path.relative_to(folder).as_posix(), path

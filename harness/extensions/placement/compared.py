@@ -23,13 +23,15 @@ from reports.text.formatting import duration, num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 BASELINES = ("greedy", "local")
-"""Searches that every study of placement includes: learned searches are compared with the better of these two."""
+"""Searches that every study of placement includes as baselines; learned searches are compared with the better of
+these two."""
 PUBLISHED = "up to 23.8 %, other tasks"
 """Improvement of the embedding cost over the best baseline that NeuroShard's abstract claims (MLSys'23), in words."""
 ALIKE = 1e-3
 """Relative difference of cost up to which two plans of the same tables are called equally cheap."""
 MOST_EVEN = 1.1
-"""Largest balance of a plan (cost of the slowest device over the mean of all) that no sentence mentions."""
+"""Largest balance of a placement plan (cost of the slowest device over the mean of all devices) that is near enough
+to 1 for a study's sentences not to state it."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
 """Name of the study's table row for the placement plan that is in use today, with which the plans found are
@@ -66,8 +68,8 @@ class PlacementCosts:
     findings: tuple[str, ...] = ()
     """Sentences on how costs of placement plans were found, which a study has before its sentences on the plans."""
     tables: tuple[StudyTable, ...] = ()
-    """Tables on how costs of placement plans were found, such as a cost net's errors; a study shows them below that
-    of plans."""
+    """Tables of a study on how costs of placement plans were found, such as a cost net's errors; they come below the
+    study's table of plans."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +93,8 @@ class FoundPlan:
     """Lower bound, proved by the search, of the cost in seconds of any placement plan that cuts no table; None
     without a proof."""
     moved: tuple[int, int] | None = None
-    """Number of embedding tables, and bytes of their columns, that are on other devices than by today's plan; None
-    without today's plan."""
+    """Number of embedding tables, and bytes of their columns, that are on other devices than in the plan that is in
+    use today; None where no such plan was given."""
     memory_bytes: int | None = None
     """Bytes of tables with their optimizer state on the device that holds most of them; None if not known."""
     fault: Exception | None = None
@@ -105,7 +107,7 @@ def judge_plans(
     costs: PlacementCosts, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
     """Return the plans of all searches with their costs filled in. Measured costs are measured anew, all plans
-    alternately. A plan with a table of unknown cost gets the error instead."""
+    alternately. A plan with an embedding table of unknown cost gets an error in place of a cost."""
     sets = {
         (name, at): each.plan.sets(tasks[at])
         for name, of in found.items()
@@ -147,8 +149,8 @@ def find_most_bytes(sets: Sequence[Sequence[EmbeddingTable]]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchComparison:
-    """Comparison of the searches over all sets of tables: a table, the study's first sentence on plans, and its last
-    sentence."""
+    """Comparison of searches for placement plans over all tasks (sets of embedding tables to place): a table with a
+    row per search, the sentence on the cheapest plans, and the comparison with published claims in words."""
 
     table: StudyTable
     closing: str
@@ -164,7 +166,8 @@ def compare_searches(
 ) -> SearchComparison:
     """Compare the costs of the plans that searches found over all tasks (sets of tables to place).
 
-    `bounds` has for each task the least cost of a plan that cuts no table where `is_small`, else a lower bound of it.
+    `bounds` has for each task a lower bound of the cost of plans that cut no table; where `is_small`, tasks are so
+    small that all plans were tried, and the bound is the least cost.
     """
     least, origin = np.array(bounds, np.float64), costs.origin
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
@@ -354,8 +357,8 @@ def _gap(of: Sequence[FoundPlan]) -> float | None:
 
 
 def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
-    """Say how well predicted costs rank the plans: Kendall's tau with the judged costs, the mean over the tasks;
-    empty without predictions."""
+    """Say how well predicted costs rank the plans: Kendall's tau with the costs by which plans are judged, the mean
+    over the tasks; empty without predictions."""
     by_task = zip(*found.values(), strict=True)
     pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
     taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
@@ -410,8 +413,8 @@ def list_cheapest(
 
 
 def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
-    """Say how many tables and bytes of today's plan the cheapest other plan moves, and what share of the cost that
-    saves."""
+    """Say how many tables, and how many bytes of them, the cheapest plan found would move away from where they are
+    today, and by what share it costs less or more than the plan in use today."""
     costs = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None and of[0].moved is not None}
     today_s = costs.pop(TODAY, None)
     if not costs:

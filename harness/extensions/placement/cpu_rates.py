@@ -32,8 +32,8 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return `devices` with the bandwidths of memory and of links within a host measured on this CPU, where `given`
-    lacks them; the names of the fields measured; and the fixed times of a step.
+    """Return `devices` with the bandwidths of memory and of links within a host measured on this CPU, except those in
+    `given`, which the user set; the names of the fields measured; and the fixed times of a step.
 
     The bytes/s of a memory copy stand for both bandwidths, since ranks on one host exchange data by copies in memory.
     Fixed times follow from timed lookups of one row each in nine tables and in one table. Rates of links between

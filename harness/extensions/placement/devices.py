@@ -55,8 +55,8 @@ def make_devices_plan(
     on_progress: Callable[[int, int], None],
     sharding: str | None = None,
 ) -> PlannerEstimate:
-    """Return the plan of TorchRec's planner for the model's tables on `devices`; `sharding`, if given, replaces the
-    configuration's.
+    """Return the plan of TorchRec's planner for the model's tables on `devices`; `sharding`, if given, is the
+    sharding type in place of the configuration's.
 
     `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
     cannot hold the model, DatasetError where the tables' sizes are known only from data that is not there.

@@ -23,8 +23,8 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION
 
 _Key = tuple[int, int, float, str, tuple[float, ...] | None]
-"""Rows, columns, lookups per sample, optimizer and reuse (shares of a batch's lookups by how often a row is looked
-up) of a table; a reuse of None matches any."""
+"""Key of a table's cost in a costs file: the table's rows, columns, lookups per sample, optimizer, and reuse (shares
+of a batch's lookups by how often a row is looked up); a reuse of None matches any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +51,9 @@ class KeptCosts:
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
         """Return the measured sets of the costs file whose tables are all among `tables` and their halved parts.
 
-        An entry without reuse is taken for the first table that it matches. Raises ConfigError for fewer than
-        MIN_SETS such sets, and for a set with a table whose entry lacks the times of the two halves of its measured
-        rounds.
+        An entry of the file without reuse (how often a batch looks up the same rows) is taken for the first table
+        with the entry's other properties. Raises ConfigError for fewer than MIN_SETS such sets, and for a set with a
+        table whose entry lacks the times of the two halves of its measured rounds.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
@@ -131,9 +131,10 @@ def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int
     """Measure the seconds per step of each table to place, and of the halves into which a plan may cut it, on one CPU
     thread.
 
-    A table and its halves are measured alternately; if `num_sets` sets of tables are drawn, all tables, halves and
-    sets are. A cost has the reuse of its table if tables differ only in reuse, and else stands for any reuse. Raises
-    ConfigError if the tables measured alternately do not fit in free memory.
+    A table and its halves are measured alternately; if `num_sets` sets of tables are drawn, too, all tables, halves
+    and sets are measured alternately. A cost holds for one reuse (how often a batch looks up the same rows) if tables
+    differ only in reuse, else for any. Raises ConfigError if the tables measured alternately do not fit in free
+    memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 

@@ -1,5 +1,5 @@
-"""Define the command `measure-costs`: it measures costs of a benchmark's tables here, as a file for plans made
-elsewhere."""
+"""Define the command `measure-costs`: it measures how long each of a benchmark's embedding tables takes on this
+machine, and writes a file by which placement plans are made elsewhere."""
 
 from pathlib import Path
 from typing import Any

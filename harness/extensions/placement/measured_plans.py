@@ -22,16 +22,17 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Fewest plans whose predicted and measured times are correlated: with fewer, p is above 5 % even if both rank
-alike."""
+"""Minimum number of plans whose predicted and measured times are correlated: with fewer, p is above 5 % even if both
+rank the plans alike."""
 Plans = Mapping[str, tuple[str, float]]
 """Placement plans by name: the value of `runtime.sharding`, and the predicted cost in seconds."""
 
 
 def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
-    """List the plans that a training run can use, one of each cost, filled up with random plans to MAX_PLANS.
+    """List placement plans that a training run can use, no two of equal cost: those found, then random ones, up to
+    MAX_PLANS in all.
 
-    Raises HarnessError (exit 7) where there is none.
+    Raises HarnessError (exit 7) where there is no such plan.
     """
     (task,) = placement.tasks
     draw, cost, first = find_search("random"), placement.costs.make_search(), question.learnt.seed + 1

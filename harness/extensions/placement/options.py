@@ -141,8 +141,8 @@ def search_options(command: F) -> F:
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Return the question about placement (searches, cost and devices) of a command line; `asked` has fields of the
-    question that the command sets itself.
+    """Return the request for a search of placement plans (searches, cost and devices) that the options `given` of a
+    command line make; `asked` has fields of the request that the command sets itself.
 
     Raises UsageError for options that do not go together.
     """

@@ -1,5 +1,5 @@
-"""Define the command `place-tasks`: searches of plans compared on many tasks, which are sets of tables of no
-benchmark."""
+"""Define the command `place-tasks`: compare searches of placement plans on many tasks, which are sets of embedding
+tables that belong to no benchmark."""
 
 import shlex
 import sys
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.extensions.placement.plans import Placement
 
 _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
-"""Options of `place-tasks` that the `place` command which it suggests takes over."""
+"""Options of `place-tasks` that are repeated in the `place` command which its study suggests to run next."""
 
 
 @verb(

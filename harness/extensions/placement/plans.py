@@ -66,29 +66,32 @@ if TYPE_CHECKING:
 NUM_GENERATED = 10
 _OPTIMUM = "optimum"
 _MAX_NAMED = 5
-"""Most embedding tables that a message names."""
+"""Maximum number of embedding tables that one message names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementQuestion:
-    """Question about placement of embedding tables: by which searches, at which cost, on which devices."""
+    """Request for a search of placement plans of embedding tables: by which searches, at which cost, on which
+    devices."""
 
     by: tuple[str, ...]
-    """Names of the searches of placement plans asked for; those in BASELINES are added if `has_baselines`."""
+    """Names of the searches of placement plans that the user asked for; with `has_baselines` those in BASELINES run,
+    too."""
     devices: Devices
     given: Collection[str]
     """Names of the fields of `devices` (sizes and rates) that the user set on the command line."""
     learnt: LearntStore
     cost: Literal["bandwidth", "torchrec", "measured", "net"] = "bandwidth"
     kept_costs: KeptCosts | None = None
-    """Costs of tables from a file, used instead of measuring here; None without a file."""
+    """Costs of embedding tables read from a costs file, used instead of measuring on this machine; None without a
+    file."""
     num_measured: int | None = None
     """Number of measured sets of tables on which a cost net is trained after modelled ones; None if no set is
     measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan by which the tables of a single task are placed today: the study lists it, the same plan improved by
-    moves, and how much of today's plan every other plan moves; None without one."""
+    """Plan by which the tables of a single task are placed in production today: the study lists it, lists it improved
+    by moves of tables, and says how much of it every other plan moves; None without one."""
     table_names: tuple[str, ...] = ()
     """Names of the embedding tables to place, for a single task (set of tables); empty where tables have only
     numbers."""
@@ -149,8 +152,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return `question` (searches, cost, devices) with the names of the tables in the file `path`, and the task of
-    placing these tables on the question's devices. Raises DatasetError or ConfigError."""
+    """Return `question` (the request: searches, cost, devices) with the names of the tables in the file `path`, and
+    the task of placing these tables on the devices of the request. Raises DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -177,8 +180,8 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
-    """Return the record of the cheapest placement plan that can be run, and a clause for each cheaper plan that
-    cannot.
+    """Return the content of a plan file for the cheapest placement plan with which a run can train, and a clause for
+    each plan that costs no more but with which no run can train.
 
     Raises HarnessError (exit 7) where no plan whose cost is known can be run.
     """
@@ -277,17 +280,19 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
 
 
 def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
-    """Return the words for the tables of a study without a benchmark: their file's name, or the number of tasks."""
+    """Return words that name the tables of a study without a benchmark: the name of their file, or the number of
+    tasks."""
     return tasks[0].name if question.table_names else plural(len(tasks), "task")
 
 
 def _find_plans(
     question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
-    """Find plans by the searches asked for and by the baselines; return the plans by search, and the estimate of
-    TorchRec's planner (None where it was not asked or found no plan).
+    """Find placement plans by the searches that the user asked for and by the baselines; return the plans by search,
+    and TorchRec's estimate of its own plan (None where TorchRec's planner did not run or found no plan).
 
-    Raises the first search's error where none has a plan, or where TorchRec's is the only one asked for and has none.
+    Raises the first search's error where none has a plan, or where the user asked only for TorchRec's planner and it
+    has none.
     """
     policy = None
     if "autoshard" in question.by:
@@ -316,8 +321,8 @@ def _find_plans(
 def _add_today(
     today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Return today's plan, today's plan improved by moves, and the plans of all searches, by search, in this order,
-    with their devices renamed to match today's plan where that is possible."""
+    """Return the plan in use today, that plan improved by moves of tables, and the plans of all searches, by search,
+    in this order, with their devices renamed to match today's plan where that is possible."""
     fault = find_fault(task, today)
     why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
     rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
@@ -332,8 +337,8 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return a found plan, or an error in its place where a table is not on the device that the task keeps it on:
-    such a plan is neither compared nor saved. `names` are the tables' names, or empty."""
+    """Return a found placement plan; where it would move a table that --keep ties to a device, an error in its place,
+    so that the plan is neither compared nor saved. `names` are the tables' names, or empty."""
     if found.plan is None:
         if found.cost_s is None:
             return found
@@ -424,8 +429,9 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Placement
 def _take_kept(
     question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
 ) -> PlacementCosts:
-    """Return the costs of plans by a costs file: sums of single tables, or a net trained on the file's sets, if asked
-    for and shown to predict better."""
+    """Return the costs of placement plans from a costs file: sums of the times of single tables, or the predictions
+    of a cost net trained on the file's sets of tables, if the user asked for a net and it is shown to predict
+    better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
     costs = PlacementCosts(
@@ -469,8 +475,8 @@ def _take_kept(
 def _learn_net(
     question: PlacementQuestion, tasks: Sequence[Task]
 ) -> "tuple[Net, tuple[str, ...], tuple[StudyTable, ...]]":
-    """Train a cost net for the tasks' tables, by modelled sets, then by a file's sets or sets measured here; return
-    the net, and sentences and tables on it."""
+    """Train a cost net for the tasks' tables, on sets of tables with modelled costs, then on sets measured in a file
+    or on this machine; return the net, and sentences and tables on it."""
     batch_size = tasks[0].batch_size
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
     kept_by, _ = _find_kept_by(question, batch_size)
@@ -494,7 +500,8 @@ def _learn_net(
 
 
 def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwidth, Exchange]:
-    """Return the modelled costs of lookups and updates in a device's memory, and of the exchange between devices."""
+    """Return two modelled cost functions: of lookups and updates in a device's memory, and of the exchange between
+    devices."""
     memory = Bandwidth(
         batch_size=batch_size,
         memory_bandwidth=devices.memory_bandwidth,
@@ -505,8 +512,8 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return the keys by which kept cost nets and placement policies are found: for the modelled cost of memory, and
-    for that with the exchange.
+    """Return the keys by which cost nets and placement policies in their folder are found: for costs that are
+    modelled for memory alone, and for memory and the exchange between devices together.
 
     A key is the cost itself, with its rates. Rates that were measured here differ from call to call; in a key, this
     machine's name and processor stand for these.
@@ -522,7 +529,7 @@ def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object,
 
 
 def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
-    """Return a cost that measures sets of tables on this CPU when it is called; nothing is measured yet."""
+    """Return a cost function that measures sets of tables on this CPU when it is called; nothing is measured yet."""
     from reference_models.distributed.search.measured import MeasuredCost
 
     free = read_resources().available_memory_bytes

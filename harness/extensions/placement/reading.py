@@ -1,4 +1,5 @@
-"""Read from a command line the tables to place, those that stay on a device, today's plan, and the costs."""
+"""Read from a command line which embedding tables to place, which of them stay on a device (--keep), the plan in use
+today, and the tables' costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from reference_models.distributed.search.tasks import keep_tables
 from reports.text.formatting import printable
 
 _MAX_NAMED = 10
-"""Most embedding tables that a message names."""
+"""Maximum number of embedding tables that one message names."""
 
 
 def read_task(
@@ -28,9 +29,9 @@ def read_task(
     """Read the tables to place, of a benchmark or a file, with those that stay on a device and the plan that runs
     today.
 
-    `given` are the options of `place`. Return the question about placement (searches, cost, devices) with what was
-    read, the task of placing the tables, and the benchmark's configuration (None for a file). Raises UsageError for
-    options that do not go together.
+    `given` are the options of `place`. Return the request for a search of plans (searches, cost, devices), completed
+    by what was read, the task of placing the tables, and the benchmark's configuration (None for a file). Raises
+    UsageError for options that do not go together.
     """
     config = None
     if Path(benchmark).suffix in FORMS:
@@ -76,7 +77,7 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the question about placement (searches, cost, devices) with the table costs of a file in place of
+    """Return the request for a search of plans (searches, cost, devices), with the table costs of a file in place of
     --cost.
 
     Raises UsageError if --cost is given as well, except for `net`, which learns from the file's sets of tables.

@@ -1,5 +1,4 @@
-"""Define the record of costs.json: measured costs of embedding tables, for placement plans that are made
-elsewhere."""
+"""Define the type of costs.json: measured costs of embedding tables, for placement plans that are made elsewhere."""
 
 from typing import Annotated, Literal
 
@@ -11,17 +10,17 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 MAX_TABLES, MAX_SETS = 1000, 10_000
-"""Most tables of a measured set, and most sets of a costs file."""
+"""Maximum number of tables in a measured set of tables, and of sets in a costs file."""
 Halves = tuple[PositiveAmount, PositiveAmount]
 
 
 class CostedTable(Record, frozen=True, kw_only=True):
-    """Time per step of one table, or of some of its columns, as the only one on a device: lookups, backward and
-    update."""
+    """Time per step of one table, or of some of its columns, as the only table on a device: lookups, backward pass
+    and update."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
-    """Columns (values of a row) of the table, or of the part of a table that was measured."""
+    """Number of columns (values of a row) of the table, or of the part of a table that was measured."""
     pooling: Amount
     """Mean number of lookups that a sample makes in the embedding table."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -30,22 +29,25 @@ class CostedTable(Record, frozen=True, kw_only=True):
     """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times; None if
     the cost holds for any reuse."""
     spread: Amount | None = None
-    """Interquartile range of the table's measured rounds, as a fraction of their median; None if not known."""
+    """Interquartile range of the times measured for the table in several rounds, as a fraction of their median; None
+    if not known."""
     halves: Halves | None = None
-    """Median seconds of the first and of the second half of the table's measured rounds; None if not known."""
+    """Median seconds of the table in the first half, and in the second half, of the measured rounds; None if not
+    known."""
 
 
 class CostedSet(Record, frozen=True, kw_only=True):
-    """Time per step of several tables together on a device: one lookup, backward and update of all of them."""
+    """Time per step of several tables together on a device: one lookup, backward pass and update for all of them."""
 
     tables: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=MAX_TABLES)]
     """Indices of the set's tables in `CostsRecord.tables`, from 0; a table may be there more than once."""
     seconds: PositiveAmount
     halves: Halves
-    """Median seconds of the first and of the second half of the set's measured rounds: their difference is the
-    noise."""
+    """Median seconds of the set of tables in the first half, and in the second half, of the measured rounds: the
+    difference of the two shows the noise."""
     spread: Amount | None = None
-    """Interquartile range of the set's measured rounds, as a fraction of their median; None if not known."""
+    """Interquartile range of the times measured for the set of tables in several rounds, as a fraction of their
+    median; None if not known."""
 
 
 class CostsRecord(Document, frozen=True, kw_only=True):
@@ -57,10 +59,12 @@ class CostsRecord(Document, frozen=True, kw_only=True):
     device: Annotated[str, Meta(min_length=1, max_length=200)]
     """Device on which the tables were measured, in words: a processor and its threads."""
     batch_size: PositiveCount
-    """Samples in a batch of all devices together: a device does the lookups of its tables for all of them."""
+    """Number of samples in a batch of all devices together: a device does the lookups of its tables for all of
+    them."""
     tables: Annotated[tuple[CostedTable, ...], Meta(min_length=1, max_length=100_000)]
     sets: Annotated[tuple[CostedSet, ...], Meta(max_length=MAX_SETS)] = ()
-    """Sets of these tables, each with its tables' time together; a cost net learns from them."""
+    """Sets of tables in `tables`, each with the measured time of all its tables together; a cost net learns from the
+    sets."""
     preflight: tuple[PreflightCheck, ...] = ()
     """Results of the environment check before the tables were measured."""
     loads: tuple[LoadRecord, ...] = ()

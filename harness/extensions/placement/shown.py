@@ -28,7 +28,8 @@ _DIGITS = 6
 """Decimals to which balances of plans (slowest device over the mean) are compared; plans equal in these are equally
 even."""
 SAME = 1e-9
-"""Relative difference up to which costs of plans are equal: sums of equal numbers in another order, rounded."""
+"""Relative difference up to which costs of plans count as equal: as much as rounding changes a sum whose terms are
+added in another order."""
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:

@@ -1,4 +1,5 @@
-"""Read the placement plan that runs today, improve it by moves of tables, and count what other plans would move."""
+"""Read the placement plan that is in use today, improve it by moves of tables, and count the tables that other plans
+would move."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,15 +21,15 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Damage, decode
 
 IMPROVED = "today's, moved"
-"""Name of the study's table row for today's plan after moves and swaps of tables."""
+"""Name of the study's table row for the plan that is in use today, after moves and swaps of tables."""
 _MAX_RENAMED = 512
-"""Most devices of a placement plan that are renamed to match today's plan: the time grows with the cube of their
-number."""
+"""Maximum number of devices of a placement plan that are renamed to match today's plan: the time grows with the cube
+of the number of devices."""
 
 
 def read_today(path: Path, task: Task) -> PlacementPlan:
-    """Read the placement plan that runs today. Raises HarnessError (exit 8) if the file is no plan, ConfigError if
-    the plan has other tables or another number of devices than the task."""
+    """Read the placement plan that is in use today. Raises HarnessError (exit 8) if the file is no plan, ConfigError
+    if the plan has other tables or another number of devices than the task."""
     try:
         of, plan = read_plan(path)
     except HarnessError as error:
@@ -46,8 +47,9 @@ def read_today(path: Path, task: Task) -> PlacementPlan:
 
 
 def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
-    """Return today's plan after moves and swaps of its tables and parts. No part is cut; parts of a table are joined
-    only where the task keeps the table whole on a device. Raises ConfigError if there is no room."""
+    """Return the placement plan that is in use today, improved by moves and swaps of its tables and parts. No part is
+    cut; parts of a table are joined only where the task keeps the table whole on a device. Raises ConfigError if
+    there is no room."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
     for table, device in task.kept:
@@ -60,8 +62,8 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return a placement plan with its (equal) devices renamed so that most bytes stay on the devices of today's
-    plan, and with the columns of cut tables assigned likewise.
+    """Return a placement plan with its (equal) devices renamed so that most bytes stay where the plan in use today
+    has them, and with the columns of cut tables assigned likewise.
 
     Devices are not renamed if the task keeps tables on them, or if there are more than _MAX_RENAMED.
     """
@@ -88,10 +90,10 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return a placement plan with the columns of each cut table assigned so that most stay on the devices of today's
-    plan: parts of equal width cost the same whichever columns they have.
+    """Return a placement plan with the columns of each cut table assigned so that most stay where the plan in use
+    today has them: parts of equal width cost the same whichever columns they have.
 
-    A table cut into the same widths as today is cut at the same columns.
+    A table that is cut into the same widths as in the plan in use today is cut at the same columns.
     """
     before, after = _shards_of_tables(today), _shards_of_tables(plan)
     shards: list[TableShard] = []
@@ -116,7 +118,8 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return how many of the columns of the shard `spot` lie on `device` by the plan `before`."""
+    """Return the number of columns of the shard `spot` that the shards `before` of the same table have on
+    `device`."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 
@@ -127,15 +130,15 @@ def _count_common(one: TableShard, other: TableShard) -> int:
 
 
 def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[int, int]:
-    """Return the number of tables with columns on another device than in today's plan, and the bytes of those columns
-    with their optimizer state."""
+    """Return the number of tables with columns on another device than in the placement plan in use today, and the
+    bytes of those columns with their optimizer state."""
     moved = [(table, num_bytes) for table, num_bytes, new, old in _columns(task, plan, today) if new != old]
     return len({table for table, _ in moved}), round(sum(num_bytes for _, num_bytes in moved))
 
 
 def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
-    """Yield each run of columns of a table that lies in one shard of both plans: table, bytes, device in the new
-    plan, device in today's."""
+    """Yield each run of columns of a table that lies in one shard of `plan` and in one of `today`: table, bytes,
+    device by `plan`, device by `today`."""
     before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]

@@ -36,29 +36,29 @@ from reports.text.formatting import duration
 
 TIMING_S = 1.0
 LOADED_S, MIN_LOADED = 0.8, 40
-"""Length in seconds, and fewest queries, of the run of LoadGen in which more queries come than the service can
-answer."""
+"""Length in seconds, and minimum number of queries, of the run of LoadGen in which more queries arrive than the
+service can answer."""
 USUAL_RUNS = 4
-"""Number of LoadGen's runs in a search that begins near the highest VALID rate; other searches take two thirds
-more."""
+"""Number of LoadGen's runs in a search whose first rate is near the highest VALID rate; other searches take two
+thirds more runs."""
 SLOWER = 1.05
-"""Factor by which simulated calls of the model are made slower, to see how far the highest rate within the latency
-limit falls."""
+"""Factor by which the times of simulated calls of the model are multiplied, to see how far slower calls lower the
+highest rate within the latency limit."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Number of simulated repetitions of a VALID run of LoadGen, and the smallest share of them without a late query at
-which a real run without one agrees with the simulation."""
+"""Number of times that a VALID run of LoadGen is simulated. If no query of the VALID run was late, run and simulation
+agree where at least this share of the simulated runs (second number) has no late query, either."""
 MOST_ABOVE = 10
 """Highest rate of queries that a search tries with LoadGen, as a multiple of the simulated rate in steady state: at
 higher rates the queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
-"""Number of queries to simulate for one worker that takes queries one after the other, which is fast to compute."""
+"""Number of queries to simulate for a single worker that does not merge queries, whose simulation is fast."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
 def make_workers(serve: ServeConfig) -> Workers:
-    """Return the workers of a service (threads that answer queries) as [serve] sets them, or as timing has chosen
-    them."""
+    """Return the workers of a service (threads that answer queries) as [serve] of the benchmark definition sets them,
+    or as timing has chosen them."""
     return Workers(
         count=serve.num_workers,
         max_items=serve.max_items,
@@ -68,7 +68,8 @@ def make_workers(serve: ServeConfig) -> Workers:
 
 
 def found_words(run: LoadGenRun, percentile: float) -> str:
-    """Return LoadGen's verdict on one run in words: '742.8 queries/s was INVALID, p95 2.31 s, while held up'."""
+    """Return LoadGen's verdict on one run in words: '742.8 queries/s was INVALID, p95 2.31 s, while held up', which
+    means that the service stood still for other reasons than its calls."""
     verdict = "VALID" if run.is_valid else "INVALID"
     held_up = ", while held up" if run.is_held_up else ""
     return f"{run.asked_per_s:,.4g} queries/s was {verdict}, p{percentile:g} {duration(run.latency_s)}{held_up}"
@@ -76,7 +77,8 @@ def found_words(run: LoadGenRun, percentile: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessMeasurements:
-    """Measurements of the serving of one process, or of several that served at the same time."""
+    """Measurements of one process that answers queries, or of several processes that answered queries at the same
+    time."""
 
     timed: Sequence[TimedSize]
     modelled: ModelledBound
@@ -93,8 +95,8 @@ class ProcessMeasurements:
     """Simulated: highest rate that LoadGen's rule calls VALID, as a share of the highest rate within the limit in
     steady state; None without a latency limit."""
     long_run_end: Contradiction | None
-    """Reason why LoadGen's runs contradict the simulated steady state; None where none does, and without a latency
-    limit."""
+    """Reason why LoadGen's runs contradict the simulated steady state; None where no run contradicts it, and without
+    a latency limit."""
     spread: SearchSpread | None
     """Simulated: factors by which the search for the highest VALID rate may miss the true one; None without a latency
     limit, and where too few searches could be simulated or many of them find no VALID rate."""
@@ -139,8 +141,8 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SteadyState:
-    """Results of simulating the measured rate, which `ProcessMeasurements` has as loadgen_share, long_run_end and
-    spread; all None without a latency limit."""
+    """Results of simulating the measured rate: members loadgen_share, long_run_end and spread of
+    `ProcessMeasurements`; all None without a latency limit."""
 
     share: float | None = None
     end: Contradiction | None = None
@@ -154,7 +156,7 @@ class Bench:
 
     answer: Answer
     sizes: Sequence[int]
-    """Number of items of each query of the pool, from which LoadGen draws queries."""
+    """Number of items (candidates to rank) of each query in the pool from which LoadGen draws queries."""
     serve: ServeConfig
     seed: int
     """Random seed of the simulated queries."""
@@ -324,7 +326,8 @@ class Bench:
         """Return the factor by which calls of the model take longer while LoadGen issues more queries than workers
         can answer.
 
-        Issuing and queueing use the Python interpreter, which workers need as well: with short calls that costs much.
+        Issuing and queueing use the Python interpreter, which workers need as well: where calls of the model are
+        short, this slows them considerably.
         """
         rate = 1.5 * most_per_s(traffic, service, self.workers)
         trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
@@ -505,8 +508,8 @@ class Bench:
         return percentile_of(np.asarray(size.seconds), self.serve.share)
 
     def describe_service(self, timed: Sequence[TimedSize]) -> tuple[ServiceTime, ...]:
-        """Return the entries of a record on timed calls of the model, one for each size: items, queries, mean and
-        percentile in seconds."""
+        """Return records of the timed calls of the model, one for each size of a call: its items, its queries, and
+        its mean time and percentile in seconds."""
         return tuple(
             ServiceTime(
                 items=size.items,

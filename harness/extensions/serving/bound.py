@@ -21,7 +21,8 @@ curve of latency against rate, and where only the highest rate within the limit 
 RESOLUTION = 0.002
 """Relative width of the bracket at which a bisection for the highest rate ends."""
 MIN_CALL, MAX_CALL = 16, 1024
-"""Smallest and largest number of items that are tried as the most items of one call of the model."""
+"""Smallest and largest value tried as the limit to the number of items (candidates to rank) in one call of the
+model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,12 +98,13 @@ def highest_rate(
 
 
 def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
-    """Search by hill climbing for the highest rate: first over the most items of one call of the model, then over the
-    size from which queries are split.
+    """Search by hill climbing for the highest rate of queries: first over the maximum number of items (candidates to
+    rank) in one call of the model, then over the number of items from which a query is split.
 
-    The most items are powers of two, tried from the size of a median query upwards and downwards as long as the rate
-    rises; split sizes halve, from the largest query down. Returns the rate of each setting that was tried and meets
-    the limit, the setting without merging and splitting first. (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    The maximum number is a power of two, tried from the size of a median query upwards and downwards as long as the
+    rate rises; the number from which queries are split is halved, starting from the largest query. Returns the rate
+    of each setting that was tried and meets the limit, the setting without merging and splitting first. (Gupta et
+    al., "DeepRecSys", ISCA 2020, section 4.)
     """
     rates: dict[Workers, float] = {}
 

@@ -1,5 +1,5 @@
-"""Choose by timing, in one fresh process before the measurement, how queries are answered: workers, threads, items of
-a call.
+"""Choose by timing, in one fresh process before the measurement, how queries are answered: by how many workers and
+threads, and with how many items (candidates to rank) in a call.
 
 Calls of the model are timed on all workers of a setting at once, the settings alternately, and the best round of each
 call counts, since noise only makes rounds slower. A simulation then gives the rate of each setting within the latency
@@ -38,8 +38,8 @@ _NOT_OF_A_CALL = (
     "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
     "mlperf", "round", "user_conf",
 )  # fmt: skip
-"""Keys of [serve] that do not change the time of calls of the model, so that they are left out of the settings for
-which a choice made by timing is kept."""
+"""Keys of [serve] in a benchmark definition that do not change the time of calls of the model: a choice of workers
+and threads made by timing is kept for all values of these keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +58,9 @@ class ServiceTrials(Measurement, frozen=True, kw_only=True):
 
 
 def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
-    """Return the simplest of the settings whose rate is within a factor `TIE` of the highest: the one with the fewest
-    threads, then the fewest workers, then without splitting queries, then without merging them."""
+    """Return the simplest of the settings of workers and threads whose rate of queries is within a factor `TIE` of
+    the highest: the one with the fewest threads, then the fewest workers, then without splitting queries, then
+    without merging them."""
     most = max(way.queries_per_s for way in tried)
     fast = [way for way in tried if way.queries_per_s * TIE >= most]
     return min(
@@ -79,8 +80,8 @@ def rates_of_calls(
 ) -> dict[Workers, float]:
     """Return the simulated highest rate, in queries per second, of workers whose calls take the times in `timed`.
 
-    Where the most items of a call are searched, there is a rate for every setting tried that meets the latency limit;
-    empty where none meets it.
+    The rate is in a dictionary, by the workers' settings. Where the maximum number of items in a call is searched,
+    there is a rate for every setting tried that meets the latency limit; empty where none meets it.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)
@@ -96,8 +97,8 @@ def rates_of_calls(
 
 
 def find_ways(config: RunConfig) -> OwnWays | None:
-    """Return the numbers of workers and threads of a service among which timing chooses; None where there is only one
-    choice and the items of a call are not to be searched."""
+    """Return the numbers of workers and threads of a service among which timing chooses. None where there is nothing
+    to choose: one possible number of each, and the items in a call are not to be searched."""
     serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else powers(max(1, read_resources().num_cores // serve.colocate))
     ways = tuple(

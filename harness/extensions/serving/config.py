@@ -26,20 +26,22 @@ _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the number of items of a query in MLPerf Inference, mean 270 (mlcommons/inference, dlrm,
 dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
-"""Number of quantiles that represent a log-normal distribution of query sizes; most queries that represent those of a
-file."""
+"""Number of quantiles that represent a log-normal distribution of the number of items in a query, and maximum number
+of queries that represent a file of queries."""
 LIBRARY_BYTES = 1 << 30
-"""Most bytes of LoadGen's sample library where its number of queries is not given."""
+"""Maximum bytes of LoadGen's sample library where its number of queries is not given."""
 MIN_LIBRARY = 64
 _FEWEST_RUNS = 4
 """Number of LoadGen's runs in a search whose first rate is the highest VALID one."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
-"""Keys of [serve] that define the problem of serving; the other keys define the setup that answers the queries."""
+"""Keys of [serve] in a benchmark definition that say which queries to answer within which limit; the other keys
+define the setup that answers the queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeConfig:
-    """Settings of `dlrmbench serve`: queries, limit, and setup. No part of the training problem or of its digest."""
+    """Settings of `dlrmbench serve`: queries, latency limit, and setup. They are no part of the training problem, so
+    that the digest of the benchmark definition does not depend on them."""
 
     scenario: Literal["server", "offline", "single_stream"] = "server"
     """MLPerf's scenario: queries arrive at random, are all there at once, or come one after the other."""
@@ -48,15 +50,16 @@ class ServeConfig:
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies that must be within the limit: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Number of items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270),
-    `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query:
-    its items, or SECONDS,ITEMS."""
+    """Number of items (candidates to rank) in a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to
+    700, mean 270), `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line
+    for each query: its items, or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
-    """Most items of one call of the model: queries are merged up to that number, larger ones split among `threads`.
-    `auto`: searched by simulation, with `split_from`. Left out, every query is a call of its own; offline, `auto`."""
+    """Maximum number of items in one call of the model: queries are merged up to this number, larger queries are
+    split among `threads`. `auto`: searched by simulation, with `split_from`. Left out, every query is a call of its
+    own; in the scenario offline, left out means `auto`."""
     split_from: PositiveCount | None = None
-    """Number of items from which a query is split over all `threads`; `batch`, which it needs, splits smaller
-    queries."""
+    """Number of items from which a query is split over all `threads`; smaller queries are split only by `batch`,
+    which must be set, too."""
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
     """Time in ms for which the first query of a call that is not full waits for others."""
     threads: PositiveCount | None = None
@@ -68,12 +71,13 @@ class ServeConfig:
     target_qps: Annotated[float, Meta(gt=0)] | None = None
     """Queries per second of LoadGen's first run; where it is left out, the rate that the simulation finds."""
     min_duration_s: Annotated[float, Meta(gt=0)] | None = None
-    """Least seconds of every run of LoadGen, regardless of `duration_s`."""
+    """Minimum seconds of every run of LoadGen, regardless of `duration_s`."""
     min_queries: PositiveCount | None = None
-    """Fewest queries of every run of LoadGen."""
+    """Minimum number of queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Number of queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds
-    of `queries`, within 1 GiB; at least 64, for which a smaller split is used more than once."""
+    """Number of queries of LoadGen's sample library. Left out, as many as the evaluation split (at most 1 GiB of it)
+    can fill, in whole repetitions of the query sizes that `queries` gives; at least 64, for which samples of a
+    smaller split are used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: limit, sizes, duration, library, seeds."""
     round: Literal["5.0", "5.1", "6.0", "6.1"] | None = None
@@ -81,12 +85,12 @@ class ServeConfig:
     user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """A user.conf of LoadGen, given by its path: its lines become keys of [serve]. Recorded as the file's SHA-256."""
     colocate: PositiveCount = 1
-    """Number of processes that serve at the same time, each with its own queries; `runtime.threads` are those of
-    each."""
+    """Number of processes that serve at the same time, each with its own queries; each process has `runtime.threads`
+    threads."""
     weights: str | None = None
-    """Folder of kept weights; weights are random where it is left out."""
+    """Folder of weights that a training run has kept; weights are random where it is left out."""
     train_samples: PositiveCount | None = None
-    """Samples on which the model is trained before it serves, in place of kept weights."""
+    """Number of samples on which the model is trained before it serves, in place of kept weights."""
 
     @property
     def num_workers(self) -> int:
@@ -95,8 +99,8 @@ class ServeConfig:
 
     @property
     def max_items(self) -> int | None:
-        """Return the most items of one call of the model; None where every query is a call, or before a number was
-        chosen."""
+        """Return the maximum number of items (candidates to rank) in one call of the model; None where every query is
+        a call of its own, or before a number was chosen."""
         return None if self.batch == "auto" else self.batch
 
     @property
@@ -134,7 +138,8 @@ class ServeConfig:
 
     @property
     def queries_label(self) -> str:
-        """Return the name of the queries in results, equal for equal queries: a file is named by its content."""
+        """Return the name by which results call the distribution of queries, equal for equal queries: a file is named
+        by its content, not its path."""
         return self.queries if self.query_file is None else self.query_file.label
 
 
@@ -218,8 +223,8 @@ def list_sizes(queries: str) -> tuple[int, ...]:
 
 
 def explain_needs(serve: ServeConfig) -> str:
-    """Return a sentence on what a measurement by MLPerf Inference's requirements takes: queries, samples, and the
-    least seconds."""
+    """Return a sentence on what a measurement by MLPerf Inference's requirements takes: the numbers of queries and of
+    samples, and a lower bound of the time in seconds."""
     name = serve.mlperf_round or EARLIEST
     sizes = list_sizes(serve.queries)
     num_samples = (serve.library or 0) * sum(sizes) // len(sizes)

@@ -1,5 +1,6 @@
-"""Register the serving extension with the core of the harness: two commands, a kind of measurement with its table
-[serve] of benchmark definitions and its table of results, and jobs of processes."""
+"""Register the serving extension with the core of the harness: the commands `serve` and `simulate`, the kind of
+measurement `serve` with its section [serve] of benchmark definitions and its table of results, and jobs of
+processes."""
 
 from rules.extensions import Extension, Places, Verb
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 USUAL_PROCESSES = 5
 WEIGHTS_KEY = "serve.weights"
-"""Key of a benchmark definition that names the folder of kept weights."""
+"""Key in a benchmark definition (TOML) that names the folder of weights, kept by a training run, of the model to
+measure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,8 +55,8 @@ class ServeJob(Job):
 
 
 def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord | None:
-    """Build the model, time its calls, and let LoadGen judge rates of queries; return the record on rank 0, None
-    elsewhere.
+    """Build the model, time its calls, and let LoadGen judge rates of queries; return the content of extra/serve.json
+    on rank 0, None on other ranks.
 
     Raises HarnessError (exit 7) where no rate meets the limit.
     """
@@ -122,8 +123,8 @@ def describe_process(
     quality: ServedQuality | None,
     started: datetime,
 ) -> ServeProcess:
-    """Return the record of `num_copies` processes that served at the same time, with the rate of one process `alone`
-    if there are several."""
+    """Return the record of `num_copies` processes that served at the same time. `alone` has the measurements of one
+    process that served alone; None where there is only one."""
     is_asked = found.loadgen_share is not None
     valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
     low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
@@ -231,8 +232,8 @@ class ServeKind(ServedKind):
 
 
 def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
-    """Return the tables of a benchmark definition, whose [serve] has the workers, the items of a call and the size
-    from which queries are split that were chosen by timing."""
+    """Return the tables (TOML) of a benchmark definition with what timing has chosen in [serve]: the number of
+    workers, the maximum number of items in a call, and the number of items from which a query is split."""
     serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
     return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
 

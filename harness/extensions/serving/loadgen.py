@@ -1,7 +1,8 @@
 """Run MLPerf LoadGen, which issues queries to a system under test in real time and judges the latencies of its
 answers.
 
-Needs the package mlcommons-loadgen, of the extra `serve`; nothing imports the package before `judge` is called.
+Needs the package mlcommons-loadgen, which the pip extra `serve` installs; nothing imports the package before `judge`
+is called.
 """
 
 import json
@@ -42,7 +43,7 @@ class Seeds:
     library: int
     """LoadGen's seed of the choice of samples that are loaded from the sample library."""
     samples: int
-    """LoadGen's seed of the order in which samples are asked."""
+    """LoadGen's seed of the order in which it asks for samples."""
     schedule: int
     """LoadGen's seed of the arrival times of queries in the scenario server."""
 
@@ -103,8 +104,8 @@ def published_seeds() -> Seeds:
 
 
 def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
-    """Return LoadGen's seeds for process `number` of a measurement; with a round of MLPerf Inference, all processes
-    have that round's seeds."""
+    """Return LoadGen's seeds for process `number` of a measurement. With a round of MLPerf Inference, these are that
+    round's seeds for all processes."""
     if mlperf_round is None:
         return published_seeds().of_process(number)
     asked = ROUNDS[mlperf_round]
@@ -141,8 +142,8 @@ def run_loadgen(
     note: Callable[[Sequence[Any], float], None],
     complete: Callable[[Sequence[int]], None],
 ) -> None:
-    """Run LoadGen with `settings`, an object of its own type, against workers that call `answer`; read none of its
-    log files.
+    """Run LoadGen with `settings`, an object of LoadGen's type TestSettings, against workers that call `answer`; read
+    none of its log files.
 
     `note` gets the samples that LoadGen issues together and the time in seconds, `complete` the ids of answered
     queries.

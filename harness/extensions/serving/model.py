@@ -1,4 +1,5 @@
-"""Build a served model with its pool of queries, whose items it ranks, and measure its quality."""
+"""Build a served model with its pool of queries, which are sets of items (candidates) to rank, and measure its
+quality."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +41,7 @@ class ServedModel:
     servable: Servable
     sizes: tuple[int, ...]
     pool: tuple[Any, ...]
-    """Queries of the pool, as batches of the model's own type."""
+    """Queries of the pool, as batches in the form that the model takes as input."""
 
     def answer(self, parts: Sequence[QueryPart]) -> "torch.Tensor":
         """Return the model's scores of all items of `parts` (queries or parts of queries), computed in one call:
@@ -56,7 +57,7 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
     """Read the kept weights in folder serve.weights, or train on serve.train_samples samples; return None for random
     weights.
 
-    Raises HarnessError for weights that are damaged or of another definition.
+    Raises HarnessError for weights that are damaged or belong to another benchmark definition.
     """
     if serve.weights is not None:
         folder = Path(serve.weights)

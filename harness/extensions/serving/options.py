@@ -112,7 +112,8 @@ HEADINGS = {
 }
 """Parameters of the command-line options of serving, by the heading in --help that lists them."""
 FLAGS = {"runs": ("-n", "--processes")}
-"""Flags of options that `serve` shares with `run` under another name, by parameter."""
+"""Command-line flags, by parameter, of options that `serve` and `run` have in common, where `serve` names the option
+otherwise than `run` does."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
 """Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
 "kinds" by no option, since the command itself sets the kind of measurement."""
@@ -130,7 +131,8 @@ def answering(command: F) -> F:
 
 
 def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
-    """Return the values of [serve] that command-line options set, as overrides of a definition's values."""
+    """Return the values of [serve] that command-line options set, as overrides of the values in the benchmark
+    definition."""
     from harness.config.run_config import Override
     from harness.extensions.serving.query_file import PREFIX
 
@@ -150,7 +152,7 @@ def keep_served_study(
     """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
     `kept` is a folder, or None for no files; `following` is a sentence to add as the study's last finding, '' for
-    none; `asked` are further members of the job that the process does.
+    none; `asked` are further fields of the description of the process's job.
     """
     from msgspec import structs
 

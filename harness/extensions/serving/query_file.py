@@ -13,13 +13,15 @@ from reference_models.process.open_file import read_regular
 
 PREFIX = "file:"
 MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
-"""Most bytes and most queries of a file of queries, and most items of one query, which is DeepRecSys's cap."""
+"""Maximum bytes and maximum number of queries of a file of queries, and maximum number of items (candidates to rank)
+in one query, which is the cap that DeepRecSys has."""
 _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFile:
-    """Items and arrival times of the queries in a file of queries, in its order."""
+    """Numbers of items (candidates to rank) and arrival times of the queries in a file of queries, in the file's
+    order."""
 
     items: tuple[int, ...]
     arrivals_s: tuple[float, ...] | None

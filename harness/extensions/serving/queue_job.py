@@ -1,5 +1,5 @@
-"""Simulate the queue of a served model from service times that are measured now, without LoadGen; the result is a
-study."""
+"""Simulate the queue of a served model from service times that are measured now, without LoadGen. This is a study,
+with tables of simulated latencies, and no measurement of a rate."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Define the record extra/serve.json: queries per second within a latency limit, judged by LoadGen, of each
+"""Define the type of extra/serve.json: queries per second within a latency limit, judged by LoadGen, of each
 process."""
 
 from collections.abc import Mapping
@@ -30,7 +30,8 @@ Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
 """Highest ratio of the lowest INVALID rate to the VALID one at which the VALID rate counts as resolved."""
 MAX_ENTRIES = 1000
-"""Most entries of each list in the record of one process: timed calls, simulated rates, runs of LoadGen."""
+"""Maximum number of entries of each list in the record of one process: timed calls, simulated rates, runs of
+LoadGen."""
 Contradiction = Literal["left_open", "invalid_below", "none_late"]
 """Reasons why LoadGen's runs contradict the simulated steady state: no rate near the VALID one was INVALID; a run at
 a lower rate was INVALID; or the VALID runs had no late query, though simulated ones have."""
@@ -101,10 +102,11 @@ SERVED = DetailTable(name="served", row=ServedRow, parts=("quality",))
 
 
 class ServiceTime(Record, frozen=True, kw_only=True):
-    """Times of calls of the model that have one size in items, measured while no query waits."""
+    """Times of calls of the model with one number of items (candidates to rank), measured while no query waits."""
 
     items: PositiveAmount
-    """Number of items of a call of the model; the mean where queries of several sizes were merged."""
+    """Number of items (candidates to rank) in a call of the model; the mean where queries of several sizes were
+    merged."""
     num_queries: PositiveCount
     """Number of queries merged into one call of the model; a part of a query counts as one."""
     num_calls: PositiveCount
@@ -122,7 +124,7 @@ class CurvePoint(Record, frozen=True, kw_only=True):
 
 
 class LoadGenRun(Record, frozen=True, kw_only=True):
-    """One run of LoadGen; with several processes, the runs of all at the same time."""
+    """One run of LoadGen; with several processes, the simultaneous runs of all processes."""
 
     folder: str
     """Folder of LoadGen's log files of the run, below the folder of the measured process."""
@@ -186,7 +188,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """Lowest INVALID rate above the VALID one, in queries per second of each process, at which no stall of the
     service may have decided the verdict; None where there was none."""
     long_run_per_s: PositiveAmount | None = None
-    """Simulated queries per second in steady state: the VALID rate over `loadgen_share`. None without a latency
+    """Simulated queries per second in steady state: the VALID rate divided by `loadgen_share`. None without a latency
     limit, where `long_run_end` has a reason, and in the oldest files."""
     long_run_end: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
@@ -258,13 +260,14 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def auc(self) -> float | None:
-        """Return the ROC AUC of the served model; None for random weights and other metrics."""
+        """Return the ROC AUC of the served model; None where weights are random, and where the benchmark's metric is
+        another."""
         return None if self.quality is None else self.quality.auc
 
     @property
     def times_alone(self) -> float | None:
-        """Return the queries per second of all processes relative to those of one process; None where there is only
-        one."""
+        """Return the queries per second of all processes together, divided by those of one process alone; None where
+        there is only one process."""
         if self.alone_per_s is None:
             return None
         is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # both are in steady state
@@ -322,10 +325,11 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     problem_sha256: Sha256
     """SHA-256 of the serving problem: scenario, latency limit, percentile and queries."""
     batch_items: PositiveCount | None = None
-    """Most items of one call of the model, to which queries are merged or split; None: every query is a call of its
-    own."""
+    """Maximum number of items (candidates to rank) in one call of the model, to which queries are merged or split;
+    None: every query is a call of its own."""
     split_items: PositiveCount | None = None
-    """Number of items from which a query is split over all workers; None: queries are split only by `batch_items`."""
+    """Number of items (candidates to rank) from which a query is split over all workers; None: queries are split only
+    by `batch_items`."""
     batch_wait_s: Amount
     num_workers: PositiveCount
     """Number of threads that answer queries, in each process."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NUM_CANDIDATES = 2048
-"""Items to rank in a request of dlrm-v3 (recommendation/dlrm_v3/streaming_synthetic_data.py,
+"""Number of candidate items to rank in a request of dlrm-v3 (recommendation/dlrm_v3/streaming_synthetic_data.py,
 num_inference_candidates)."""
 FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dlrm-v2": {
@@ -46,9 +46,9 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""Values of [serve] that MLPerf Inference requires, by its name of a model and by scenario: limits are upper bounds,
-counts and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply where
-LoadGen's early stopping judges, as it does here."""
+"""Values of [serve] that MLPerf Inference requires, by MLPerf's name of the model and by scenario: limits are upper
+bounds, counts and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply
+where LoadGen's early stopping judges, as it does here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,12 +14,12 @@ CHANCE = 1 - 0.99
 """Probability with which LoadGen calls a run VALID though the system answers exactly the required share of queries in
 time."""
 MOST_QUERIES = 270_336
-"""Most queries of a run of LoadGen: as many as MLPerf Inference demands of a server at p99."""
+"""Maximum number of queries of a run of LoadGen: as many as MLPerf Inference demands of a server at p99."""
 
 
 def most_late(num_queries: int, share: float) -> int | None:
-    """Return the most of `num_queries` that may be late in a run that LoadGen calls VALID; None where the run has too
-    few queries."""
+    """Return the maximum number of late queries in a run of `num_queries` queries that LoadGen calls VALID; None
+    where a run of so few queries is never VALID."""
     late = np.arange(1, max(2, math.ceil(num_queries * (1 - share)) + 1), dtype=np.float64)
     ratios = np.log((num_queries - late + 1) / late) + math.log((1 - share) / share)
     terms = num_queries * math.log(share) + np.concatenate(([0.0], np.cumsum(ratios)))
@@ -32,8 +32,8 @@ def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
     """Return the number of queries of the shortest VALID run in which a share of `late_share` of the queries is late,
     to within 10 %.
 
-    With `margin`, the number of late queries is taken to be as many standard deviations higher. `MOST_QUERIES` where
-    no shorter run is VALID.
+    The number of late queries is taken to be `margin` standard deviations above its mean. `MOST_QUERIES` where no
+    shorter run is VALID.
     """
     num_queries = 40
     while num_queries < MOST_QUERIES:

@@ -17,22 +17,23 @@ from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_l
 from harness.foundation.queue_simulation import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
-"""Fraction by which LoadGen's rule by itself may lower the highest VALID rate in a run of the desired length."""
+"""Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made
+long enough for it."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""Fewest queries of a run, by percentile, for LoadGen's early stopping: with ln .01 / ln p queries (44, 90, 152, 459,
-4603) none may be late, with more a few."""
+"""Minimum number of queries of a run, by percentile, for LoadGen's early stopping: with ln .01 / ln p queries (44,
+90, 152, 459, 4603) none may be late, with more a few."""
 CHANCE = 0.02
-"""Standard deviation of the highest VALID rate by chance in a run of the desired length, as a fraction of the
-rate."""
+"""Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made long
+enough for it."""
 SHORTEST_S = 2.0
-"""Least seconds of a run of LoadGen at the simulated highest VALID rate, so that LoadGen can measure a run of as many
-queries at a much higher rate, too."""
+"""Minimum seconds of a run of LoadGen at the simulated highest VALID rate, so that a run of equally many queries at a
+much higher rate is also long enough for LoadGen to measure."""
 _BLOCK = 2000
 """Number of consecutive simulated queries in a block: the spread of the numbers of late queries between blocks tells
 how far chance moves the highest VALID rate."""
 _NUM_DRAWS, _MOST_DRAWN = 8, 400_000
-"""Number of random draws of items and service times over which late queries are averaged, and the most queries of all
-draws: long runs need fewer draws."""
+"""Number of random draws of items and service times over which the number of late queries is averaged, and maximum
+number of queries of all draws together: long runs need fewer draws."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 
@@ -65,8 +66,8 @@ class QueueModel:
         """Return the number of queries that a run needs so that LoadGen's rule lowers the VALID rate below the
         steady-state `bound` by no more than the fraction `LOW`, and chance moves it by no more than `CHANCE`.
 
-        The number is at most the queries of `run_s` seconds; at least `least`, the queries of `SHORTEST_S`, and so
-        many that a run at a quarter of the bound is VALID.
+        The number is at most as many as arrive in `run_s` seconds; but it is at least `least`, at least as many as
+        arrive in `SHORTEST_S` seconds, and so many that a run at a quarter of `bound` is VALID.
         """
         below = self.late(bound * (1 - LOW))
         by_rule = fewest_queries(float(below.mean()), self.limit.share)

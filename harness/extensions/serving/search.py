@@ -19,8 +19,8 @@ MAX_HELD_UP = 3
 """Number of INVALID runs at one rate in which the service was held up (stood still), after which the rate counts as
 INVALID."""
 FAR = 16
-"""Least step down, as a power of RESOLUTION, from a rate at which the service was held up (stood still) in all runs:
-such runs do not show how far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
+"""Minimum step down, as a power of RESOLUTION, from a rate at which the service was held up (stood still) in all
+runs: such runs do not show how far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,12 +92,13 @@ def search_highest(
     most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[RateAttempt]:
-    """Search the highest VALID rate: try rates from `start` on, at most `MAX_RATES`, between `least` and `most`,
-    while `may_go_on`; at least one.
+    """Search the highest VALID rate: try rates from `start` on, at most `MAX_RATES`, between `least` and `most`, as
+    long as `may_go_on` returns True; at least one rate is tried. Return the attempts in order.
 
     The first step is a factor of `RESOLUTION`. While all rates have the same verdict, the exponent of the factor
-    doubles; below a rate at which all runs were held up it is at least `FAR`. A start that is right takes two runs at
-    its rate and two above. The attempts then bracket the highest VALID rate to `RESOLUTION`, unless stopped early.
+    doubles; below a rate at which all runs were held up it is at least `FAR`. If `start` is the highest VALID rate,
+    the search takes two runs at it and two at a higher rate. The attempts then bracket the highest VALID rate to
+    `RESOLUTION`, unless stopped early.
     """
     attempts: list[RateAttempt] = []
     rate: float | None = start

@@ -1,5 +1,5 @@
-"""Register [serve] as a section of a benchmark definition: expand given values, and list the values that a set of
-runs records."""
+"""Register [serve] as a section of a benchmark definition: expand the values given by the user, and list the values
+that a run set records."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,8 +28,8 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """Return the values of [serve] by key: all that are set, and, also where they are not, those that are chosen by
-    timing or searched."""
+    """Return the values of [serve] by key, of all keys that are set; also of the keys that are not set but chosen by
+    timing or searched, with their present value."""
     return {
         key: value
         for key, value in asdict(serve).items()

@@ -24,8 +24,9 @@ NUM_SEARCHES = (199, 79, 39)
 whole numbers."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
-"""Number of queries simulated in a second of computing, for one worker, and for several workers or merged queries;
-seconds that simulating searches may take before fewer are simulated, and seconds beyond which none is."""
+"""Numbers of queries that are simulated in a second of computing: for a single worker that does not merge queries,
+and for others. Then the seconds of computing beyond which fewer searches are simulated, and those beyond which none
+is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

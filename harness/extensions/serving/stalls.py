@@ -17,11 +17,11 @@ from harness.extensions.serving.timing import TimedSize
 from harness.foundation.queue_simulation import ServiceTimes
 
 _OF_LIMIT, _OF_CALL = 0.5, 3.0
-"""Least length of a stall of the service: as a share of the latency limit, and as a multiple of the p99 of the
-slowest calls."""
+"""Minimum length of a stall of the service, the larger of two bounds: as a share of the latency limit, and as a
+multiple of the p99 of the slowest calls."""
 _WEIGHT = 0.1
-"""Least number of queries that arrive during stalls of the service with which stalls may have decided a verdict, as a
-share of the late queries that LoadGen allows."""
+"""Minimum number of queries that arrive during stalls of the service for stalls to count as a possible reason of
+LoadGen's verdict, as a share of the late queries that LoadGen allows."""
 Call = tuple[int, float]
 """Number of items of a call of the model, and the seconds that the call took."""
 

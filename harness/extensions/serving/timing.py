@@ -13,9 +13,10 @@ from harness.extensions.serving.worker_pool import Answer, QueryPart, split_quer
 from harness.foundation.queue_simulation import ServiceTimes, Workers
 
 NUM_SIZES = 6
-"""Number of query sizes whose calls are timed, from the smallest to the largest of the pool."""
+"""Number of query sizes (items in a query, from the smallest to the largest of the pool) whose calls of the model are
+timed."""
 MIN_CALLS = 5
-"""Fewest timed calls of each size on each worker, however long the calls take."""
+"""Minimum number of timed calls of each size on each worker, however long the calls take."""
 _GOLDEN_RATIO = 0.618
 """Step through a list, as a share of the list's length, by which elements chosen one after another are spread evenly
 over the list."""
@@ -39,8 +40,8 @@ Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
 
 
 def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
-    """Choose the calls of the model to time, from a pool of queries of `sizes` items: single parts, and merged parts
-    up to the most items of a call."""
+    """Choose the calls of the model to time, from a pool of queries of `sizes` items (candidates to rank): single
+    parts of queries, and parts merged up to the maximum number of items in a call."""
     max_items = workers.max_items
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
     in_order = sorted(parts, key=lambda part: part.items)
@@ -57,8 +58,8 @@ def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
 
 
 def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
-    """Choose calls of the model to time, of 1, 2, 4 … items up to `most`, from which the times of all merged and
-    split calls follow."""
+    """Choose calls of the model to time, of 1, 2, 4 … items (candidates to rank) up to `most`, from which the times
+    of all merged and split calls follow."""
     in_order = sorted((QueryPart(place, 0, items) for place, items in enumerate(sizes)), key=lambda part: part.items)
     largest = in_order[-1]
     counts = [1 << power for power in range(most.bit_length()) if 1 << power < most] + [most]
@@ -117,8 +118,8 @@ def time_calls(
 
 
 def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
-    """Interpolate the mean seconds of a call over its number of items; factors are the time of each call over the
-    mean of its size.
+    """Return the times of calls of the model: the mean seconds by the number of items (candidates to rank) in a call,
+    interpolated; and, as factors, the seconds of each timed call over the mean of calls of its size.
 
     Beyond the largest timed call, the time is extrapolated from the last two sizes.
     """

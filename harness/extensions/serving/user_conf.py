@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 from reference_models.process.open_file import read_regular
 
 MODELS = {"dlrm": "dlrm-v2", "hstu": "dlrm-v3"}
-"""MLPerf Inference's name of a recommender, by the model that a definition names."""
+"""MLPerf Inference's name of a recommender, by the name that a benchmark definition gives the model."""
 MAX_BYTES = 1 << 16
 _SCENARIOS = {"server": "Server", "offline": "Offline", "single_stream": "SingleStream"}
 _WHOLE = re.compile(r"0x[0-9a-fA-F]{1,15}|0|[1-9][0-9]{0,17}")
@@ -89,7 +89,8 @@ class _ConfLine(NamedTuple):
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
     """Apply the user.conf that serve.user_conf names: set in place the keys of [serve] that its lines give, and
-    replace the path by the file's digest. A user.conf that the definition gave, not this call, is left as it is.
+    replace the path by the file's digest. A user.conf that the benchmark definition names, not an option or setting
+    of this call, is left as it is.
 
     Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
     """
@@ -117,10 +118,11 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Set in place every key of [serve] that MLPerf Inference requires and that this call did not give, if this call,
-    not the definition, gave serve.mlperf.
+    """Set in place every key of [serve] that MLPerf Inference requires and that no option or setting of this call
+    gives; do so only where an option or setting of this call, not the benchmark definition, gives serve.mlperf.
 
-    The requirements are those of the given round, else of the last round that has the definition's `model`.
+    The requirements are those of serve.round, or, where it is left out, of the last round that has the definition's
+    `model`.
     """
     if "serve.mlperf" not in sources or serve["mlperf"] is not True:
         return

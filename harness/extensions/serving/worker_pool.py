@@ -15,7 +15,8 @@ from harness.foundation.queue_simulation import Workers
 
 @dataclass(frozen=True, slots=True)
 class QueryPart:
-    """Items `start` to `stop` - 1 of the query at `place` of a pool: the whole query, or a part for one call."""
+    """Part of a query for one call of the model, or a whole query: the items (candidates to rank) `start` to `stop` -
+    1 of the query at index `place` of a pool."""
 
     place: int
     start: int
@@ -27,8 +28,8 @@ class QueryPart:
 
 
 _SWITCH_S = 0.0005
-"""Interval in seconds at which Python switches threads; the default, ten times as long, is longer than most queries
-take."""
+"""Interval in seconds at which Python switches threads while queries are answered; Python's default, ten times as
+long, is longer than most queries take."""
 Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
 """Function that answers parts of queries in one call of the model."""
 

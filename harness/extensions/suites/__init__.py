@@ -1,1 +1,2 @@
-"""Measure suites of several benchmarks, each in two settings, with a verdict for each and one mean of all ratios."""
+"""Measure suites: several benchmarks, each in two settings, with a verdict for each benchmark and one geometric mean
+of all their ratios."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.measure.kinds import Kind
 
 _STEPS = 50
-"""Training steps over which a suite measures throughput by default."""
+"""Number of training steps over which a suite measures throughput by default."""
 
 
 _HELP = {

@@ -1,5 +1,5 @@
-"""Register the suites extension with the core of the harness: one command, one kind of experiment, and the details of
-its study."""
+"""Register the suites extension with the core of the harness: the command `suite`, the kind of experiment that a
+suite is, and how the study of a suite is shown on a page."""
 
 from rules.extensions import Extension, Verb
 

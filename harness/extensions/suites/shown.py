@@ -38,8 +38,8 @@ class SuiteRow:
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Comparison of base and new by the whole quantity (such as time to train), not by its factors; None if the
-        benchmark failed."""
+        """Comparison of base and new by the whole quantity (such as time to train), not by the factors that it is a
+        product of (such as epochs); None if the benchmark failed."""
         return self.comparison.whole if self.comparison is not None and self.failure is None else None
 
 

@@ -25,7 +25,7 @@ MAX_BENCHMARKS = 50
 _IMPLEMENTATIONS = {BASE: "reference", NEW: "optimized"}
 """Implementations of training that the default suite compares, by setting: base and new."""
 _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", "d2nn_small")
-"""Benchmarks of the default suite, which have between them every model and kind of generated data."""
+"""Benchmarks of the default suite; together they have every model, and every kind of generated data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

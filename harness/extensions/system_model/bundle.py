@@ -1,8 +1,9 @@
-"""Measure the reference run sets of this system, and pack them as an archive (bundle) with which others compare their
+"""Measure reference run sets on this system, and pack them as an archive (bundle) with which others compare their
 systems.
 
-The sets are those of each benchmark by `reference` and `optimized`: runs to the target, and throughput. Each is
-checked when it is made: one that is INVALID, or whose speed varies too much between processes, ends the command.
+For each benchmark and for each of the implementations `reference` and `optimized` there are two run sets: of runs
+that train to the target quality, and of throughput. Each is checked when it is made: a run set that is INVALID, or
+whose speed varies too much between processes, ends the command.
 """
 
 import getpass
@@ -30,7 +31,7 @@ from rules.records.run_set import RunSetRecord
 
 IMPLEMENTATIONS = ("reference", "optimized")
 NUM_STEPS = 100
-"""Training steps of each process over which throughput is measured for a reference run set."""
+"""Number of training steps over which each process of a reference run set measures throughput."""
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
@@ -52,10 +53,11 @@ def check_name(name: str) -> None:
 def make_bundle(
     name: str, benchmarks: Sequence[str], data: Path | None, output: Path, say: Callable[[str], None]
 ) -> bytes:
-    """Measure the reference run sets of `benchmarks` here, then this system's rates, and return both as an archive.
+    """Measure the reference run sets of `benchmarks` on this system, then this system's rates, and return both as an
+    archive.
 
-    Sets are made below `output`, and stay there. Raises HarnessError: exit 6 for a set that is too noisy to be
-    compared with, 2 for a file that names this host, its user or a folder; and what `api.run` raises.
+    Run sets are made below `output`, and stay there. Raises HarnessError: exit 6 for a run set that is too noisy to
+    serve as a reference, 2 for a file that names this host, its user or a folder; and what `api.run` raises.
     """
     refuse_places(without_places(json.dumps(describe_environment())), "the environment")
     environment = Environment.check(data, output)
@@ -71,8 +73,8 @@ def make_bundle(
 def _measure(
     name: str, benchmark: str, implementation: str, data: Path | None, output: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """Measure the two reference run sets of an implementation, to the target and by throughput; refuse a noisy one as
-    soon as it is complete. Yield the folder of each."""
+    """Measure two reference run sets of one implementation, of runs that train to the target quality and of
+    throughput; raise HarnessError for a noisy run set as soon as it is complete. Yield the folder of each."""
     for label, throughput in ((f"{name}-{implementation}", None), (f"{name}-{implementation}-speed", NUM_STEPS)):
         what = "runs to the target" if throughput is None else "throughput"
         say(f"measuring {benchmark}: {implementation}, {what}")
@@ -97,8 +99,8 @@ def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
     """Return an archive of run sets and of the system's rates (the text of their file), without the folder of the
     data and the name of the host.
 
-    Digests of records that change by that are made again, in the chain of a set's runs. Raises HarnessError (exit 2)
-    where a file names this host, its user or a folder.
+    Each run of a set records the digest of the run before it; where a record is changed, the digests that depend on
+    it are computed again. Raises HarnessError (exit 2) where a file names this host, its user or a folder.
     """
     files = {RATES_FILE: rates.encode()}
     for folder in folders:
@@ -151,7 +153,8 @@ def without_places(text: str) -> str:
 
 
 def places_in(text: str) -> list[str]:
-    """Return the names in a text that identify this host: host name, user name, and folders except the kernel's."""
+    """Return the names in a text that identify this host: host name, user name, and folders, except those of the
+    kernel (/proc, /sys)."""
     names = (json.dumps(name) for name in (socket.gethostname(), getpass.getuser()))
     folders = (json.dumps(str(folder))[1:-1] for folder in (Path.home(), Path.cwd()) if folder != Path("/"))
     return [name for name in (*names, *folders) if name in text] + _OTHER_PATH.findall(text)

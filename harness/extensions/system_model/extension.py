@@ -1,5 +1,5 @@
-"""Register the system_model extension with the core: one command that measures rates, and one that models steps by
-them."""
+"""Register the system_model extension with the core of the harness: the command `measure-system`, which measures a
+system's rates (FLOP/s, bytes/s …), and `plan-system`, which models training steps by such rates."""
 
 from rules.extensions import Extension, Verb
 

@@ -1,5 +1,5 @@
-"""Define the command `measure-system`: measure this CPU's rates as a file, or with this system's reference run sets
-as an archive."""
+"""Define the command `measure-system`: measure this CPU's rates (FLOP/s, bytes/s …) and write them to a file, or to
+an archive together with this system's reference run sets."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Model the time of a training step, and of a run to the target, on a system by the system's rates."""
+"""Model the time of a training step, and of a run that trains to the target quality, on a system by the system's
+rates (FLOP/s, bytes/s …)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -33,12 +34,12 @@ from rules.records.study import Cell, Parameter, StudyRecord
 from rules.scoring.rcp import find_point, load_points, rcp_file
 
 THIS = "this"
-"""Name for --system of the system on which the command runs."""
+"""Value of the option --system that stands for the system on which the command runs."""
 _COUNTED_BYTES = 1 << 28
-"""Most bytes of activations of the batch on which a step's operators are counted."""
+"""Maximum bytes of activations of the batch that is run to count a step's operators."""
 _OFF = 1.005
-"""Least ratio of modelled and measured step time, the greater over the smaller, that is printed as a number; nearer
-times are 'less than 0.5 % off'."""
+"""Smallest ratio of modelled and measured step time (the longer over the shorter) that is printed as a number;
+smaller ratios are printed as 'less than 0.5 % off'."""
 _REMARKS = (
     "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
     "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
@@ -85,8 +86,8 @@ class StepCosts:
 
 
 class PhaseTime(NamedTuple):
-    """Modelled seconds of one phase of a step: matrix products, then the longest of bytes, rows and other FLOP, then
-    overhead."""
+    """Modelled seconds of one phase of a training step: the time of its matrix products, plus the longest of the
+    times of its bytes, its rows and its other FLOP, plus the overhead of its operators."""
 
     products_s: float
     bytes_s: float
@@ -99,7 +100,7 @@ class PhaseTime(NamedTuple):
 
 def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_rows: int) -> StepCosts:
     """Return a training step's computed FLOP, bytes and rows, and its operators, counted by running one step of few
-    samples here.
+    samples on this machine.
 
     Raises ConfigError for several ranks, and for an implementation whose operators cannot be counted.
     """
@@ -187,10 +188,11 @@ def system_study(
     """Return a study of modelled step time, throughput, time and cost to train, and memory on each system; with
     `measure`, steps are also timed on the system that the command runs on, named THIS.
 
-    `environment` is the environment check of that system; a file of rates says how its own system was measured.
-    `prices` are per hour, by system; `known_s` are measured seconds of a step, by system, of some systems. Where
-    `is_ranked`, systems are ordered by the cost to train, where that is unknown by the time to train or of a step. A
-    run that does not fit into a system's memory has neither time nor cost. Raises ConfigError, DatasetError.
+    `environment` is the environment check of the system THIS; of other systems, their files of rates say how they
+    were measured. `prices` are per hour, by system; `known_s` are measured seconds of a step, by system, of some
+    systems. Where `is_ranked`, systems are ordered by the cost to train, or, where the cost is unknown, by the time
+    to train, or, where that is unknown, by the time of a step. A run that does not fit into a system's memory has
+    neither time nor cost. Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -264,7 +266,8 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
     """Sort a table's rows, one per system, in place, the least first: by cost to train, else by time to train, else
-    by time of a step, whichever all systems have. Return a sentence on the order and one on the model's error.
+    by time of a step, the first of these that is known for all systems. Return a sentence on the order and one on the
+    model's error.
 
     Systems on which a run does not fit are last, without a rank.
     """

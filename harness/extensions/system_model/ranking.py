@@ -18,11 +18,12 @@ _THREADS = "runtime.threads"
 
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
-    """Return the measured seconds of a training step of this configuration (threads may differ) on reference systems,
-    by system name: from a run set of throughput if there is one, else from runs to the target.
+    """Return the measured seconds of a training step with the configuration `config` (threads may differ) on
+    reference systems, by system name: from a run set of throughput if there is one, else from runs that train to the
+    target.
 
-    Raises ReferenceSystemError and InputError for what is no system, or has a set that may not be used as a
-    reference.
+    Raises ReferenceSystemError and InputError for a reference that cannot be read as a system, or has a run set that
+    may not be used as a reference.
     """
     values = {key: given["value"] for key, given in config.values().items() if key != _THREADS}
     found = dict[str, float]()
@@ -40,7 +41,7 @@ def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, 
 
 
 def _is_of(record: RunSetRecord, config: RunConfig, values: Mapping[str, object]) -> bool:
-    """Return whether a run set has this configuration; values that only one of the two has are ignored."""
+    """Return whether a run set has the configuration `config`; keys that only one of the two has are ignored."""
     if record.benchmark.definition_sha256 != config.benchmark.definition_sha256:
         return False
     said = {key: given.value for key, given in record.config.items() if key in values}
@@ -70,8 +71,8 @@ def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
-    """Return a sentence on how far modelled step times are off on systems with measured ones, and how many pairs of
-    these the model orders alike.
+    """Return a sentence on how far modelled step times are off on those systems whose step time is also measured, and
+    how many pairs of these systems the modelled times put in the same order as the measured ones.
 
     Both arguments are seconds of a training step, by system name; systems in only one of them are ignored.
     """

@@ -23,17 +23,18 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import fft_flop
 
 _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
-"""Widths, depth, batch and total bytes of the measured linear layers; several are used alternately, so that no core's
-cache holds their weights."""
+"""Widths, depth and batch size of the measured linear layers, and bytes of all layers of one width together; these
+are used in turn, so that no core's cache holds their weights."""
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"
-"""Benchmark whose training step on two samples is almost only the launch of operators, for measuring an operator's
-overhead."""
+"""Benchmark whose training step on two samples consists almost only of launching operators, so that it shows an
+operator's overhead."""
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
-    """Measure this system's rates; return them with the warnings of the environment check and the load meanwhile."""
+    """Measure this system's rates; return them with the warnings of the environment check and the machine's load
+    during the measurement."""
     with environment.measuring():
         system = measure_rates(say)
     warned = tuple(describe_warnings(environment.preflight))
@@ -96,8 +97,8 @@ def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
-    """Return a function that computes the three matrix products (forward and two backward) of one linear layer, at
-    each call of the next of several layers."""
+    """Return a function that computes the three matrix products (forward and two backward) of one linear layer; with
+    each call it goes on to the next of several equal layers."""
     import torch
 
     num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))

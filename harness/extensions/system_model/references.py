@@ -18,8 +18,8 @@ from rules.tree.result_set import real_path
 def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
     """Return the rates of reference systems, given by name or by bundle (archive of results), by system name.
 
-    Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for what is no system or has no rates,
-    and InputError for a system that is given twice.
+    Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for a reference that cannot be read as a
+    system or has no rates, and InputError for a system that is given twice.
     """
     found = dict[str, ModelledSystem]()
     for given in references:
@@ -46,8 +46,8 @@ def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ..
 
 
 def read_prices(prices: Sequence[str], systems: Sequence[str]) -> dict[str, float]:
-    """Return prices of an hour '[NAME=]PRICE' by system name: either all have a name, or there is one for each system
-    in order.
+    """Return prices per hour by system name, read from texts '[NAME=]PRICE': either all texts have a name, or there
+    is one without a name for each system, in order.
 
     Raises UsageError for an unknown name, a price given twice, or a wrong number of prices.
     """

@@ -51,10 +51,10 @@ def tune(
 
     `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of
     `minimize` and `maximize` names a column of what is measured, such as "samples_per_s" or "time_to_train_s";
-    `constraints` are as "memory<=1GB". The first of `trials` is the default; `parallel_trials` of them are measured
-    at a time, each on cores, and GPUs, of its own. The other arguments are those of `harness.api.run`. `resume`
-    completes an interrupted search. Raises HarnessError for what cannot be searched, and where the best trial fails
-    when it is measured again.
+    `constraints` are as "memory<=1GB". There are `trials` trials, of which the first is the default;
+    `parallel_trials` trials are measured at a time, each on cores, and GPUs, of its own. The other arguments are
+    those of `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError for what cannot be
+    searched, and where the best trial fails when it is measured again.
     """
     request = _make_request(locals())
     with quiet_optuna():  # raises if optuna is not installed, before anything is written

@@ -11,8 +11,8 @@ from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.trials import kind_with
 
 _NUMBERS = {"throughput": 50, "quality": 65_536}
-"""Default number for the kinds of measurement that need one, by kind: training steps of throughput, samples of
-quality."""
+"""Default numbers, by kind of measurement, for the kinds that need a number: of training steps for throughput, of
+samples for quality."""
 
 
 def read_constraint(text: str) -> ConstraintRecord:
@@ -32,7 +32,7 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
     """Return a request with the first kind of measurement that has the columns of the search; unchanged if the
-    request names a kind already, or if that first kind is runs to the target.
+    request names a kind already, or if that first kind is a run that trains to the target quality.
 
     Raises HarnessError (exit 2) for columns that no kind has.
     """

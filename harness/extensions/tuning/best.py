@@ -1,4 +1,5 @@
-"""Measure a search's best trial again, alternately with the default where that runs, and write the search's study."""
+"""Measure a search's best trial again, alternately with the default configuration or, where the default cannot run,
+alone; and write the search's study."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,7 +54,8 @@ from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
 
 _MOST_AGAIN = 2
-"""Most trials that are measured again: the best, and, if the best then misses a constraint, the second best."""
+"""Maximum number of trials that are measured again: the best, and, if the best then misses a constraint, the second
+best."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +99,8 @@ def measure_again(folder: Path, context: Context) -> None:
     """Measure the default of a complete search and its best feasible trial again, as a pair in the search's folder,
     with new seeds; only the trial if the default measured nothing.
 
-    If the trial misses a constraint this time, the second best follows. What the folder already has is not repeated.
+    If the trial misses a constraint this time, the second best follows. A measurement that the folder already holds
+    is not repeated.
     """
     search = _FinishedSearch.read(folder)
     for trial in search.candidates:
@@ -184,7 +187,7 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
     """Return a page's content without the results below the folders `others`: trials that missed a constraint when
-    measured again. Otherwise the page would compare these with the trial that answers the search."""
+    measured again. Otherwise the page would compare these with the trial that is the search's result."""
     left_out = [found for found in others if found is not None]
     kept = [
         result

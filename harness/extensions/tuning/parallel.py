@@ -39,10 +39,10 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the setting of threads for trials that are measured `num` at a time, a trial's share of the cores; empty
-    if the number of threads is given or varied.
+    """Return the number of threads as a setting for trials of which `num` are measured at a time: each trial's share
+    of the cores. Empty if the number of threads is given or varied.
 
-    `values` are those of the default, by key.
+    `values` are the default configuration's, by key.
     """
     if isinstance(values.get(_THREADS), int) or any(axis.key == _THREADS for axis in axes):
         return []
@@ -58,11 +58,12 @@ def shared_threads(record: RunSetRecord) -> int | None:
 
 
 def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remedy: str = "") -> list[Slot]:
-    """Return the cores and GPUs of each of `num` trials at a time; `values` are the default's, by key.
+    """Return the cores and GPUs of each trial of a search that measures `num` trials at a time; `values` are the
+    settings of the default configuration, by key.
 
-    Each trial has as many cores as the most threads of any trial, and GPUs if it is measured on them. `remedy` is the
-    advice if the number of trials at a time can no longer be changed. Raises HarnessError (exit 2) if cores or GPUs
-    are too few.
+    Each trial has as many cores as the most threads of any trial, and GPUs if it is measured on them. Raises
+    HarnessError (exit 2) if cores or GPUs are too few; the message ends with the advice `remedy`, for searches that
+    have begun and can no longer change `num`.
     """
     ranks, device = _most(_RANKS, axes, values), str(values.get(_DEVICE, "cpu"))
     if ":" in device:

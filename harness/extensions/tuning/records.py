@@ -1,4 +1,4 @@
-"""Define the record of a search's objective and constraints, which experiment.json has as `stop.asked`."""
+"""Define the type of a search's objective and constraints, which experiment.json keeps under `stop.asked`."""
 
 from typing import Literal
 
@@ -6,7 +6,8 @@ from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
 REGRET = "Regret of the best so far"
-"""Name of a study's column: distance of the best trial so far from the best of all, as a share, after each trial."""
+"""Name of a study's column: after each trial, the distance of the best trial so far from the best of all trials, as a
+share of the latter's value."""
 
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):
@@ -31,6 +32,6 @@ class SearchRecord(Record, frozen=True, kw_only=True):
 
 
 def search_of(record: ExperimentRecord) -> SearchRecord:
-    """Return the objective and constraints that a search's record has. Raises DamageError if the record lacks
-    them."""
+    """Return the objective and constraints in the record of a search (experiment.json). Raises DamageError if the
+    record lacks them."""
     return convert({} if record.stop is None or record.stop.asked is None else record.stop.asked, SearchRecord)

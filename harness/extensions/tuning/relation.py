@@ -38,14 +38,14 @@ BATCH_SIZE = "train.global_batch_size"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(Relation):
-    """Kind of experiment that a search is, by how its configurations arise: it begins with the default configuration,
-    to which its stop rule adds trials."""
+    """Kind of experiment that a search of settings is: it begins with the default configuration, to which its stop
+    rule adds trials."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve a search's default configuration, which is the first trial, into an experiment.
 
         Raises ConfigError for a value, or an end of a range, that is impossible; HarnessError for a column that the
-        kind of measurement does not have here.
+        kind of measurement does not have on this system.
         """
         benchmark, search = request.benchmark_named, request.asked
         base = kind.resolve(benchmark, request.overrides, request.name)
@@ -140,7 +140,7 @@ SEARCH = Search(
 
 
 def _write_value(axis: Axis, value: Any) -> str:
-    """Return a setting's default value as text, spelled as on its axis if it is there, so that equal values have one
-    spelling."""
+    """Return a setting's default value as text; if the search's axis lists that value, as it is written there, so
+    that equal values have one spelling."""
     known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
     return next((text for own, text in known if own == value), as_text(value))

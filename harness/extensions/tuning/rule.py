@@ -22,8 +22,8 @@ MAX_TRIALS = 10_000
 
 
 class SearchRule:
-    """Stop rule that adds the configuration that a sampler proposes from all measurements, until a search has as many
-    trials as asked for."""
+    """Stop rule of a search of settings: as long as the search has fewer trials than were asked for, it adds the
+    configuration that a sampler proposes from all measurements."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._num_trials, self._known = values["trials"], dict[int, Trial]()

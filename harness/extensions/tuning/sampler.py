@@ -15,8 +15,8 @@ from harness.foundation.optuna import quiet_optuna
 
 Sampler = Literal["tpe", "gp", "random"]
 MOST_BY_GP = 200
-"""Most trials of a search that uses a Gaussian process: up to this number it proposes a trial in under a second, less
-than a process takes to start."""
+"""Maximum number of trials of a search that uses a Gaussian process: up to this number it proposes a trial in under a
+second, less than a process takes to start."""
 WHY_GP = f"auto, a Gaussian process up to {MOST_BY_GP} trials: it came nearer to a known optimum than TPE"
 """Reason for a Gaussian process as sampler, measured (test_sampler.py) on an artificial problem of two ranges, a
 choice and a constraint, after 20 trials: median regret below .001 in 5 seeds; TPE .06 and random draws .12 in 10."""
@@ -24,7 +24,8 @@ WHY_TPE = f"auto, TPE beyond {MOST_BY_GP} trials, where a Gaussian process takes
 _STARTUP = 5
 """Number of a search's trials that are drawn at random before a sampler uses their results."""
 _DRAWS = 100_000
-"""Most random draws for a point that was not tried yet, before a search's space counts as exhausted."""
+"""Maximum number of random draws for a point that was not tried yet; after as many, all points of a search are taken
+to have been tried."""
 _MOST_STEPS = 1 << 20
 """Size of a whole-number range from which on it is given to a sampler as real numbers, not as a list of steps."""
 

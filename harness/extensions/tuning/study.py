@@ -35,7 +35,8 @@ _SEARCHING = (
     "--axis", "--minimize", "--maximize", "--constraint", "--trials", "--sampler", "--parallel-trials",
     "--throughput", "--quality", "--seed", "--format",
 )  # fmt: skip
-"""Options of `tune` that the command which trains with the best trial's settings does not take."""
+"""Options of `tune` that are removed from its command line to make the command `run`, which trains with the best
+trial's settings."""
 _REGRET = "Regret is how far the best trial so far is from the best of all, as a share of that."
 
 
@@ -233,8 +234,8 @@ def _name(trials: Sequence[Trial], trial: Trial) -> str:
 
 
 def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequence[Trial]) -> StudyTable:
-    """List every trial of a search, with the regret after it: the distance of the best so far from the best of all,
-    as a share."""
+    """List every trial of a search, with the regret after it: the distance of the best trial so far from the best of
+    all trials, as a share of the latter's value."""
     names, units = columns_asked(search), columns_of(record.kind)
     last, rows = best_of(search, trials), list[tuple[Cell, ...]]()
     for number, trial in enumerate(trials, start=1):
@@ -261,7 +262,7 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
     """List the second measurement of a search's trial: its comparison with the default in one row, or each of its
-    processes; no table without either."""
+    processes; no table where the trial was not measured again."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:

@@ -26,7 +26,8 @@ from rules.records.experiment import (
 from rules.records.kinds import is_logged
 
 CORE_KINDS = ("training", "throughput", "quality")
-"""Kinds of measurement of the core (none of an extension) that a trial of a search may make."""
+"""Kinds of measurement that a trial of a search may make and that are part of the core of the harness, not of an
+extension."""
 _DECIMAL = ("B", "kB", "MB", "GB", "TB")
 """Units of bytes by powers of 1000, in which most constraints on memory are written."""
 
@@ -44,8 +45,8 @@ class Trial:
     """Reason why the trial is infeasible, such as a missed constraint; None if it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
     beside: float | None = None
-    """Mean number of other worker processes, those of trials beside it, that ran while the trial was measured; None
-    if trials are measured one at a time."""
+    """Mean number of worker processes of other trials that ran while the trial was measured; None if trials are
+    measured one at a time."""
 
 
 def columns_asked(search: SearchRecord) -> tuple[str, ...]:
@@ -56,8 +57,8 @@ def columns_asked(search: SearchRecord) -> tuple[str, ...]:
 def kind_with(search: SearchRecord, asked: str | None) -> str:
     """Return the kind of measurement `asked`; if this is None, the first with all columns of the search.
 
-    Raises HarnessError (exit 2) for a column that the kind lacks, and for the direction in which the objective gets
-    worse.
+    Raises HarnessError (exit 2) for a column that the kind lacks, and for a search in the direction in which the
+    objective gets worse.
     """
     names = columns_asked(search)
     kinds = searched_kinds() if asked is None else (asked,)
@@ -78,8 +79,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
 
 def searched_kinds() -> tuple[str, ...]:
-    """List the kinds of measurement that a search's trial may make: those of the core, and those of extensions whose
-    option takes no number."""
+    """List the kinds of measurement that a search's trial may make: those of the core of the harness, and those of
+    extensions whose command-line option takes no number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
         *CORE_KINDS,
@@ -123,8 +124,8 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
 
 
 def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | None]:
-    """Read the single measured process of a trial, and how many other workers ran meanwhile; None for what is not
-    known."""
+    """Return the single measured process of a trial, and how many worker processes of other trials ran meanwhile;
+    None for each of the two that is not known."""
     try:
         result = read_result(path, kind)
     except InputError:

@@ -33,13 +33,14 @@ from rules.records.study import Cell, Parameter, StudyRecord
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 LEAST_QUERIES = 400
-"""Fewest queries by which a cascade of two models is judged; the evaluation split is shuffled again for more."""
+"""Minimum number of queries by which a cascade of two models is judged; where the evaluation split gives fewer, it is
+shuffled again for more."""
 TOLERANCE = 0.01
-"""Largest share of the larger model's NDCG that a cascade may lose at the fewest items kept that the study
-recommends."""
+"""Largest loss of NDCG, as a share of the NDCG of the larger model without a filter, at which a study still
+recommends a number of items that the filter keeps."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Numbers of items kept at which a cascade is judged, as shares of the items of a query; the usage's own number is
-added."""
+"""Numbers of items that the filter of a cascade keeps, as shares of the items of a query, at which the cascade is
+judged; the number in the usage file is judged, too."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -56,12 +57,14 @@ class Cascade:
     """Cascade of two served models, of which one ranks the items that the other keeps, on the same generated data."""
 
     filter: str
-    """Name, in the usage file, of the cheap model, which filters."""
+    """Name, in the usage file (models that one application requests), of the cheap model, which filters the items
+    before the larger model ranks them."""
     ranker: str
     items: int
-    """Number of items of a query, all of which the filter scores."""
+    """Number of items (candidates to rank) of a query, all of which the filter scores."""
     kept: int
-    """Number of items that the filter hands on to the ranker in the measured usage."""
+    """Number of items that the filter hands on to the ranker when the whole usage (all models of one application) is
+    measured."""
     shown: int
     """Number of items of the list that the ranker returns."""
 
@@ -194,8 +197,9 @@ def _forward_flop(config: RunConfig) -> int:
 
 
 def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
-    """Return the point with the fewest items kept at which, as at all larger numbers, the cascade loses at most
-    TOLERANCE of the NDCG with all items kept, by the lower end of the 95 % interval, or by the mean without one."""
+    """Return the point of a cascade with the fewest items kept by the filter at which, as at all larger numbers, the
+    cascade loses at most TOLERANCE of the NDCG with all items kept, by the lower end of the 95 % interval, or by the
+    mean without one."""
     best = points[0]
     for point in points[1:]:
         interval = mean_interval(point.of_all)

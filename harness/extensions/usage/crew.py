@@ -24,24 +24,24 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Number of graph nodes drawn at random near which a retrieval finds candidates, and number of these at which it is
-tried with several numbers of subgraphs."""
+"""Number of graph nodes, drawn at random, near which a retrieval finds candidates; and number of these nodes at which
+the retrieval is repeated with several numbers of subgraphs."""
 MOST_FREED = 80
-"""Most tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST, 3.11 to
-3.13)."""
+"""Maximum number of tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST,
+3.11 to 3.13)."""
 REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
-"""Seconds for which one model is called repeatedly; seconds, times the number of models, for which requests of all
-models are timed together; and fewest calls of a model."""
+"""Three numbers for timing models: the seconds for which one model is called repeatedly; the seconds, per model, for
+which requests of all models are timed together; and the minimum number of calls of a model."""
 Answer = Callable[[int], object]
-"""Function that lets a model answer the request of a given number."""
+"""Function that lets a model answer the request with a given number."""
 Models = dict[str, tuple[Any, Answer]]
 """Models that a worker process has built, by name: the settings that were asked for, and the function that answers
 requests."""
 
 
 class RetrievalTrial(NamedTuple):
-    """Trial of a retrieval of candidates near one graph node: in two stages, with `subgraphs` in the second, and in
-    one stage to compare."""
+    """Trial of a retrieval of candidates near one graph node by PageRank: in two stages, with `subgraphs` in the
+    second, and in one stage to compare."""
 
     node: int
     subgraphs: str
@@ -53,13 +53,15 @@ class RetrievalTrial(NamedTuple):
     """Peak bytes of all arrays that the retrieval in two stages makes, without the graph."""
     at_once_bytes: int
     num_near: int
-    """Number of graph nodes within as many steps of the query node as the first stage takes."""
+    """Number of graph nodes that are at most as far from the query node as the first stage of the retrieval goes."""
     num_far: int
-    """Number of graph nodes within as many steps of the query node as both stages take."""
+    """Number of graph nodes that are at most as far from the query node as both stages of the retrieval together
+    go."""
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
-    """Read or generate the graph of a retrieval, and find the nodes near which candidates are retrieved.
+    """Read or generate the graph on which a retrieval finds candidates by PageRank, and find the query nodes near
+    which it looks for them.
 
     Raises DatasetError with the line of the file, OSError; ConfigError for a node outside the graph.
     """
@@ -71,7 +73,7 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
     """Build those models of a usage (the models of one application) that the worker has not yet built with the same
-    settings; `served` has the members of the job of each model that is a benchmark."""
+    settings; `served` has, for each model that is a benchmark, the description of the job that builds it."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:
@@ -119,8 +121,8 @@ def answer_request(models: Models, name: str, number: int) -> tuple[float, float
 def try_retrieval(
     models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
 ) -> list[RetrievalTrial]:
-    """Compare the candidates that a retrieval finds near graph nodes, for each number of subgraphs (None: all), with
-    the exact candidates.
+    """Compare the candidates that a retrieval finds near graph nodes by PageRank in two stages, for each number of
+    subgraphs (None: all), with the exact candidates.
 
     `share` is (index, number of shares): the part of the first NUM_TRIED nodes to try. Each call is timed, then
     repeated to trace its memory.

@@ -1,5 +1,5 @@
-"""Sum up precision, time and memory of a retrieval (candidates near graph nodes) by its number of subgraphs, and
-advise which number to take."""
+"""Sum up precision, time and memory of a retrieval (which finds candidates near graph nodes by PageRank, in two
+stages) by its number of subgraphs, and advise which number to take."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,8 @@ CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
 
 
 class RetrievalPoint(NamedTuple):
-    """Precision, time and memory of a retrieval of candidates with one number of subgraphs, over all its query nodes.
+    """Precision, time and memory of a retrieval of candidates by PageRank with one number of subgraphs (nodes from
+    which its second stage goes on), over all its query nodes.
 
     `speed_up` is the geometric mean over nodes of the time of the retrieval in one stage over its time in two stages;
     `interval` is its 95 % interval (Student's t on logarithms), None for one node. `less_memory` is the ratio of the
@@ -73,7 +74,8 @@ class RetrievalPoint(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Ends of the 95 % interval of the speed-up over one stage; 0 and infinity where there is no interval."""
+        """Ends of the 95 % interval of the speed-up of the retrieval in two stages over one stage; 0 and infinity
+        where there is no interval."""
         return (0.0, math.inf) if self.interval is None else (self.interval.low, self.interval.high)
 
 
@@ -89,9 +91,10 @@ class RetrievalCurve:
     num_nodes: int
     """Number of graph nodes whose candidates were retrieved."""
     num_near: float
-    """Mean number of graph nodes within the steps of the retrieval's first stage."""
+    """Mean number of graph nodes that are at most as far from a query node as the retrieval's first stage goes."""
     num_far: float
-    """Mean number of graph nodes within the steps of both stages of the retrieval."""
+    """Mean number of graph nodes that are at most as far from a query node as both stages of the retrieval together
+    go."""
 
     def rows(self) -> list[tuple[Cell, ...]]:
         """Return the rows of a study's table on the retrieval, one for each number of subgraphs, in the order of
@@ -112,8 +115,9 @@ class RetrievalCurve:
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:
-        """Recommend a value of `axis`, the key that varies the number of subgraphs; `met` is the share of deadlines
-        met by value. Empty where no value has the wanted precision, or the retrieval in one stage is faster."""
+        """Recommend a value of `axis`, the key that varies the number of subgraphs; `met` has the share of deadlines
+        met, by number of subgraphs. Empty where no value has the wanted precision, or the retrieval in one stage is
+        faster."""
         found = self.chosen()
         if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
             return ""
@@ -127,7 +131,7 @@ class RetrievalCurve:
         better.
 
         The text begins with `where`, the value of the varied key or nothing; where the numbers of subgraphs are
-        varied, it ends with the usual numbers that were not tried.
+        varied, it ends with those numbers of CURVE, the usual ones, that were not tried.
         """
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]
@@ -204,8 +208,8 @@ def _number(point: RetrievalPoint) -> float:
 
 
 def hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]]) -> str:
-    """Say in one sentence how a retrieval's measured savings of memory and time compare with MeLoPPR's published
-    ones, and what causes the gap."""
+    """Say in one sentence how a retrieval's measured savings of memory and time compare with those published in the
+    paper MeLoPPR, and what causes the gap."""
     shown, missed = list[str](), list[str]()
     for _, curve in curves:
         found, place = curve.chosen(), printable(Path(curve.graph).name, 22)

@@ -35,12 +35,12 @@ source."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedModel:
-    """A model of a usage (several models that one application requests). In a request its items are ranked, or
-    candidates are retrieved."""
+    """A model of a usage (several models that one application requests). In a request it ranks items, or retrieves
+    candidates near a graph node."""
 
     source: str
-    """Source of the model: a benchmark that can be served, by name or file; `retrieval`; or `stand_in`, an MLP of
-    given widths."""
+    """Source of the model: a benchmark that can be served, by name or file; `retrieval`, which finds candidates near
+    a graph node by PageRank; or `stand_in`, an MLP of given widths."""
     rate: _Rate | None = None
     """Requests per second; a model that comes `after` another has the rate of the other."""
     arrivals: Literal["periodic", "poisson"] = "periodic"
@@ -55,7 +55,7 @@ class AskedModel:
     """Number of items that are ranked in a request. Left out: the number handed on by the model in `after`, else
     1."""
     top_k: PositiveCount | None = None
-    """Number of highest items that are handed on to the next model. Left out: all; for a retrieval, 100."""
+    """Number of items of highest score that are handed on to the next model. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Values of the benchmark definition that this model replaces, by key, such as "model.top_mlp"."""
     widths: Counts | None = None
@@ -64,8 +64,8 @@ class AskedModel:
     two nodes a line."""
     num_subgraphs: PositiveCount | Literal["all"] = 10
     wanted_precision: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    """Wanted precision of a retrieval, the share of exact candidates that are found: the study recommends the fewest
-    subgraphs with it."""
+    """Wanted precision of a retrieval, the share of exact candidates that are found: the study recommends the
+    smallest number of subgraphs that reaches it."""
     query_nodes: tuple[int, ...] = ()
     """Graph nodes whose candidates are retrieved, one after another. Left out: 200 nodes drawn from the seed."""
 

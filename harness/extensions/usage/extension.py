@@ -1,5 +1,5 @@
-"""Register the extension on usages (several models that one application requests) with the core of the harness: one
-command, and the charts of its studies."""
+"""Register the extension on usages (several models that one application requests) with the core of the harness: the
+command `usage`, and the charts of its studies."""
 
 from rules.extensions import Extension, Verb
 

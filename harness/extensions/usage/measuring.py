@@ -1,7 +1,7 @@
 """Measure a usage (several models that one application requests) in one process: the schedule of requests, the
 highest request rates, and the candidates of retrievals.
 
-A process here is a crew of workers, which are started for it and end with it.
+A process of a measurement here consists of several worker processes, which are started for it and end with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,8 @@ class MeasuredUsage:
     trials: Mapping[str, Sequence[RetrievalTrial]]
 
     def score(self, name: str, spans: Spans, counting: Counting) -> ModelScore:
-        """Compute XRBench's score of one model from a schedule, given as the span of each request."""
+        """Compute XRBench's score of one model from a schedule; `spans` has the worker, begin and end of each
+        request, None where it was dropped."""
         pairs = [pair for pair in zip(self.requests, spans, strict=True) if pair[0].model == name]
         requests, its = [request for request, _ in pairs], [span for _, span in pairs]
         return score_model(requests, its, counting, self.energies_j.get(name))

@@ -43,9 +43,10 @@ def study_usage(
 
     Return the study, and the reason why no rate meets all deadlines, empty where one does. The usage is measured at
     every value `num_processes` times, each time by workers that are started anew and with other arrivals. The study
-    has the environment check, which warns on standard error, and the load of each time. `again` is the command that
-    measures the usage without a varied key, for the study's advice. With `num_trained`, models that filter and rank
-    the same data are trained on that many samples in each process, and judged end to end, for the first value.
+    has the environment check, which warns on standard error, and the machine's load by other work during each
+    measurement. `again` is the command that measures the usage without a varied key, for the study's advice. With
+    `num_trained`, models that filter and rank the same data are trained on that many samples in each process, and
+    judged end to end, for the first value.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """

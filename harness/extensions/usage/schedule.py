@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from harness.extensions.usage.definition import Usage
 
 GRID, MAX_STEPS = 0.01, 10_000
-"""Step, and number of steps, of the grid of factors by which all request rates are multiplied."""
+"""Step, and number of steps, of the factors by which all request rates are multiplied in the search for the highest
+rates."""
 Seconds = NDArray[np.float64]
 
 
@@ -57,8 +58,8 @@ class ScheduleClock(Protocol):
     def begin(self, worker: int, request: int, now_s: float) -> None: ...
 
     def wait(self, until_s: float | None) -> tuple[float, list[tuple[int, Span]]]:
-        """Wait for a request to be done or until `until_s`; return the time in seconds, and the index and span of
-        each request done."""
+        """Wait for a request to be done or until `until_s`; return the time in seconds, and for each request done its
+        index and its span (worker, begin and end)."""
 
 
 def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
@@ -90,7 +91,7 @@ def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
 
 def run_schedule(requests: Sequence[ModelRequest], num_workers: int, clock: ScheduleClock) -> list[Span | None]:
     """Let workers take requests, the earliest deadline first, then the earliest release; return the span of each
-    request.
+    request: its worker, begin and end in seconds.
 
     A request is dropped where it has not begun by its deadline, or follows a dropped request; its span is None.
     """

@@ -51,8 +51,8 @@ def score_model(
     """Compute XRBench's score of the requests of one model; `energy_j` is the energy of a request, None where it was
     not measured.
 
-    A dropped request has a score of 0. "released" counts it again, as the released code does: the mean over all
-    requests is multiplied by the share of those that were not dropped.
+    A dropped request has a score of 0. Where `counting` is "released", it counts twice, as in XRBench's released
+    code: the mean over all requests is multiplied by the share of those that were not dropped.
     """
     kept = [(request, span) for request, span in zip(requests, spans, strict=True) if span is not None]
     scores, requested = fsum(score_request(span.end_s, request.deadline_s) for request, span in kept), len(requests)

@@ -20,7 +20,7 @@ _NARROW_SHARE = 0.25
 told apart."""
 _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
-"""Most lines of one chart: each has a colour of its own."""
+"""Maximum number of lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
 """Upper bound of the precisions, speed-ups and memory ratios of retrievals that charts draw."""
 _NOTE = "The table below has the numbers."

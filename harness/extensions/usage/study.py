@@ -123,8 +123,9 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the retrievals of a usage with published figures in one sentence; without retrievals, say why the score
-    of its stand-ins is compared with none; yield nothing where it has neither."""
+    """Compare the retrievals of a usage with published figures in one sentence; where there are none, say why the
+    score of stand-ins (MLPs in place of published models) is compared with no published score; yield nothing where
+    there are neither retrievals nor stand-ins."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -188,8 +189,8 @@ def _least_hope(points: Sequence[ProcessResults]) -> ModelRequest | None:
 
 
 def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) -> str:
-    """Say which command to run next: `again`, the study's command without a varied key, with one value of that key,
-    with rates that meet all deadlines, with a longer deadline, or with one more worker."""
+    """Suggest the command to run next: `again` (the study's command without a varied key) with one value of the
+    varied key, with rates that meet all deadlines, with a longer deadline, or with one more worker."""
     if axis is not None:
         roomy = max(points, key=lambda point: _least(point).highest_factor)
         return f"Next, the value with most room alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
@@ -219,8 +220,9 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of the process with the lowest of the highest request rates that meet all deadlines: at
-    these rates, every process meets them."""
+    """Return the measurements of one process of all: each process has a highest request rate at which it meets all
+    deadlines, and the process where that rate is lowest is returned; at its rates, every process meets all
+    deadlines."""
     return min(point, key=lambda each: each.highest_factor)
 
 

@@ -80,7 +80,8 @@ def _queries(record: ServeRecord) -> Cell:
 
 
 def _served_by(record: ServeRecord) -> Cell:
-    """Return a cell with the numbers of processes, workers and threads, and below them the most items of a call."""
+    """Return a cell with the numbers of processes, workers and threads, and below them the maximum number of items
+    (candidates to rank) in a call."""
     copies = plural(record.num_copies, "process", "processes")
     words = f"{copies} × {plural(record.num_workers, 'worker')}, {plural(record.num_threads, 'thread')}"
     notes = [] if record.batch_items is None else [f"up to {plural(record.batch_items, 'item')} a call"]

@@ -14,14 +14,14 @@ from reports.text.formatting import duration, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
 _DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
-"""Number of standard deviations between the ends of a spread, which covers 95 %; widest half-interval to state, as a
-logarithm of the rate."""
+"""Width of a spread that covers 95 %, in standard deviations; and the largest half-width of an interval that is still
+stated, as a logarithm of the rate of queries."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 class ServedResult(NamedTuple):
-    """Result of a measurement of serving, with its record."""
+    """Result of a measurement of serving, with the content of its extra/serve.json."""
 
     result: Result
     record: ServeRecord
@@ -83,8 +83,8 @@ class ServedResult(NamedTuple):
 def served_answer(measured: Sequence[Result]) -> str:
     """Return the rate of the fastest served configuration as a title; empty without measurements of serving.
 
-    'rm1: 559 queries/s VALID within 25.0 ms at p95 (one run of one process; 605 was INVALID)'. `rest_words` adds
-    what the title leaves out.
+    An example: 'rm1: 559 queries/s VALID within 25.0 ms at p95 (one run of one process; 605 was INVALID)'.
+    `rest_words` adds what the title leaves out.
     """
     found = served_among(measured)
     if not found:
@@ -139,8 +139,8 @@ def _held_up_words(served: ServedResult) -> str:
 
 
 def rest_words(served: ServedResult) -> str:
-    """Return the facts on a served rate that its title leaves out: 'p95 22.0 ms; five processes would narrow it to
-    …'."""
+    """Return the facts on the rate of a served configuration that a page's title leaves out: 'p95 22.0 ms; five
+    processes would narrow it to …'."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
@@ -211,7 +211,7 @@ def doubts(served: ServedResult) -> list[str]:
 
 
 def served_among(measured: Sequence[Result]) -> list[ServedResult]:
-    """Return the measurements of serving among `measured`, each with its record."""
+    """Return the measurements of serving among `measured`, each with the content of its extra/serve.json."""
     return [ServedResult(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
