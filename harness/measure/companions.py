@@ -31,9 +31,10 @@ COMPANIONS: Mapping[str, str] = {
     "checkpoints": "harness.measure.checkpoints:CheckpointsCompanion",
     "traffic": "harness.measure.traffic:TrafficCompanion",
 }
-"""Class of every companion (observer of a process that trains), in the order in which companions are called. Weights
-come before traffic, whose steps train further; peaks before checkpoints, since reading a checkpoint back takes
-memory."""
+"""Classes of all companions (observers of a process that trains), in the order in which they are called.
+
+The observer that keeps the weights comes before the one of traffic, which trains further steps; the observer of peak
+memory comes before that of checkpoints, since reading a checkpoint back takes memory."""
 
 
 class Companion:

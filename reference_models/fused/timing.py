@@ -26,8 +26,8 @@ _TURNS = 5
 _SLICE_S = 1e-3
 """Seconds of one timing of a form (kernel); the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Largest ratio of a form's (kernel's) seconds to the fastest form's, after the first turns, up to which the form
-gets more turns. A turn times each form once."""
+"""Largest ratio of a form's (kernel's) seconds to those of the fastest form at which the form is still timed further,
+after all forms were timed _TURNS times."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
 """Seconds spent on timing a product after which no further turn (one timing of each form) begins; the limit holds for
@@ -46,7 +46,7 @@ def choose(
     cpu_kernels: CPUKernels | None = None,
 ) -> MatmulChoice:
     """Time each matrix product by each available kernel (form), with torch's present number of threads; return the
-    fastest kernels.
+    fastest kernel of each product.
 
     A kernel of `previous`, an earlier choice, stays unless another is faster by `MIN_GAIN`.
     """

@@ -147,8 +147,9 @@ def _decided(factor: FactorComparison) -> str:
 
 
 def _overhead(ratio: float) -> str:
-    """Return the ratio of two results' overhead in words; overhead is relative to the training time, so it grows with
-    faster steps."""
+    """Return the ratio of two results' overhead (time to train relative to the time spent training) in words.
+
+    The same time outside training is a larger overhead where training is faster."""
     weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 

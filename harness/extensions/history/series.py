@@ -1,5 +1,5 @@
-"""Sort run sets of one benchmark, configuration and system into series in the order of time, by one quantity, and
-find changes."""
+"""Sort run sets into series, one for each benchmark, configuration, system and measured quantity, in the order of
+time, and find when the quantity changed."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -39,8 +39,8 @@ _TRAINED = (
         columns=(),
     ),
 )
-"""Quantities that have a series over time, of runs that train to a target quality; `value` is a field of
-RunResult."""
+"""Quantities of runs that train to a target quality, such as throughput, of which the history makes a series over
+time."""
 NO_RECORD = "without an extra/run_set.json that can be read"
 DAMAGED = "with logs or values that cannot be read"
 UNFINISHED = "not finished"

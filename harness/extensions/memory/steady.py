@@ -48,12 +48,12 @@ def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
 
 
 def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Times:
-    """Return weights of queries [queries], 1 on average, with which the waits at each resource are in the steady
-    state.
+    """Return a weight for each simulated query [queries], 1 on average: so weighted, the queries' waits at each
+    resource are distributed as in the steady state (raking).
 
-    `waits_s` are the simulated queries' waits at each resource in seconds [queries], `quantiles_s` those of the
-    steady state. Waits at the last resource, for which weights are adjusted last, meet the steady state best. Strata
-    without a simulated query are left out.
+    `waits_s` are the simulated queries' waits at each resource in seconds [queries], `quantiles_s` quantiles of the
+    waits in the steady state. Waits are divided into intervals between quantiles; an interval in which no simulated
+    query lies is left out. The distribution fits best at the last resource, for which weights are adjusted last.
     """
     strata, shares = list[Ids](), list[Times]()
     for waits, quantiles in zip(waits_s, quantiles_s, strict=True):

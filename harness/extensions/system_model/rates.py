@@ -33,7 +33,7 @@ operator's overhead."""
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
-    """Measure this system's rates; return them with the warnings of the environment check and the machine's load
+    """Measure this system's rates (FLOP/s, bytes/s, fixed times); return them with the warnings of the environment check and the machine's load
     during the measurement."""
     with environment.measuring():
         system = measure_rates(say)

@@ -79,11 +79,11 @@ class SequenceTeacher:
     items: NDArray[np.int64]
     """Item ids, sorted by latent class, within a class by falling popularity: int64 [n]."""
     first_item: NDArray[np.int64]
-    """First index in `items` of each of 2**12 equal slices of a latent class's probability, by `tables.inverse_zipf`:
-    int64 [classes, 2**12]."""
+    """Table for drawing an item of a latent class: its cumulative probability is cut into 2**12 equal slices, and
+    this is the index in `items` of each slice's first item, int64 [classes, 2**12]."""
     num_items: NDArray[np.int64]
-    """Number of entries of `items` in each of 2**12 equal slices of a latent class's probability: int64 [classes,
-    2**12]."""
+    """Number of items in each of the 2**12 equal slices into which a latent class's cumulative probability is cut:
+    int64 [classes, 2**12]."""
     terms: NDArray[np.float32]
     """Number that each of the user's last K earlier events adds to the click logit of an event: float32 [K, 2, C, C].
     The axes are the earlier event's age, its click (no, yes), the latent class of its item, and that of the present

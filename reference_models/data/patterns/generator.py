@@ -86,7 +86,8 @@ def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
     """Return the tasks that generate both splits of a dataset of patterns, each of `chunk_samples` patterns, and the
     function that yields a task's patterns.
 
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition that no patterns can have.
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition by which no
+    pattern can be drawn.
     """
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}

@@ -126,7 +126,7 @@ class Spool:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all columns of parsed rows together."""
+        """Size in bytes of all parsed rows, over all columns."""
         return self.num_rows * sum(map(self._row_bytes, self._columns))
 
     @property

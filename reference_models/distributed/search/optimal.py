@@ -109,7 +109,8 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
     """Find the fastest placement of whole tables by an integer program.
 
     It minimises z: each table has a device, no device takes more than z seconds or exceeds its memory. `alone` are
-    the seconds that each table adds to its device, `most_s` those of a known plan, without a device's fixed time.
+    the seconds that each table adds to its device. `most_s` are the seconds of a known plan's slowest device; neither
+    has a device's fixed time.
     Returns the best plan so far, None if there is none, and a lower bound: `most_s` (by default infinite) if the
     program is infeasible, 0 if it is not solved, having more than MAX_PLACES tables times devices.
     """
