@@ -103,8 +103,8 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return a sha256 that identifies which form (kernel) was chosen for each matrix product, whatever the order of
-        the products and whatever was timed."""
+        """Return a sha256 that identifies which form (kernel) was chosen for each matrix product, whatever the order
+        of the products and whatever was timed."""
         forms = sorted(
             msgspec.json.encode((chosen.product, chosen.form), order="deterministic") for chosen in self.products
         )

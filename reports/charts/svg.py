@@ -1,7 +1,8 @@
 """SVG writer of the charts: escaped elements, scales, ticks and the marks that charts share.
 
-Charts carry CSS classes and no colours: the style sheet has the palette, so one drawing does for light and dark themes,
-forced colours and print. No `style` attribute is written, because the page's content security policy forbids it.
+Charts carry CSS classes and no colours: the style sheet has the palette, so one drawing does for light and dark
+themes, forced colours and print. No `style` attribute is written, because the page's content security policy
+forbids it.
 """
 
 import math

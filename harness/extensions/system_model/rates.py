@@ -33,8 +33,8 @@ operator's overhead."""
 
 
 def measure_here(say: Callable[[str], None], environment: Environment) -> ModelledSystem:
-    """Measure this system's rates (FLOP/s, bytes/s, fixed times); return them with the warnings of the environment check and the machine's load
-    during the measurement."""
+    """Measure this system's rates (FLOP/s, bytes/s, fixed times); return them with the warnings of the environment
+    check and the machine's load during the measurement."""
     with environment.measuring():
         system = measure_rates(say)
     warned = tuple(describe_warnings(environment.preflight))

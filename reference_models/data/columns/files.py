@@ -119,8 +119,8 @@ class ColumnFile:
         return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
-        """Return the numbers [num_rows] in the file of the next `num_rows` rows that were read and kept; the first row
-        after the header is 1."""
+        """Return the numbers [num_rows] in the file of the next `num_rows` rows that were read and kept; the first
+        row after the header is 1."""
         first = self._num_rows + 1
         wrong = np.array(sorted(self._unpassed), np.int64)
         numbers = np.setdiff1d(np.arange(first, first + num_rows + len(wrong)), wrong)[:num_rows]
