@@ -134,7 +134,8 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Return the candidates that autotuning times for a configuration; None where only one is possible.
+    """Return the candidates that autotuning times for a configuration; None where there is nothing to choose: only
+    one is possible, no kernels are given, and bf16 is not to be compared with fp32.
 
     On several ranks and on GPUs nothing is chosen: the number of threads is the given one, or follows from the number
     of cores.

@@ -1,7 +1,8 @@
 """Describe the optional sections of benchmark definitions, such as [id_map] and [checkpoint], which the core and
 extensions add; most of them are read by only some kinds of measurement.
 
-`rules.benchmarks.loader` knows only the names of such sections. Everything else about a section (how its keys are
+`rules.benchmarks.loader` knows the names of such sections and, of [id_map], that an official benchmark has none and
+that the kind "none" is no part of the definition's digest. Everything else about a section (how its keys are
 explained, changed by users and recorded) is defined by its `Section`.
 """
 

@@ -222,8 +222,9 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="index",
     ),
 }
-"""Command-line options of the fields of `Request`, by field. A field without an entry has no option or, as `kinds`,
-options that are generated."""
+"""Command-line options of the fields of `Request`, by field. Of the fields without an entry, some, such as `settings`
+and `data`, have options that `harness.cli.shared.options` declares; those of `kinds` are generated; the others have
+none."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:

@@ -161,8 +161,8 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Return the new configuration of a pair: that of the benchmark that the request names; where it names none, the
-    run set's with the user's changes.
+    """Return the new configuration of a pair: that of the benchmark that the request names, else the run set's; in
+    both cases with the user's changes.
 
     Raises HarnessError where runs of the new configuration cannot be compared with the run set's.
     """

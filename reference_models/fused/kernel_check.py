@@ -255,9 +255,9 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
     where 1 is the largest distance that rounding explains.
 
     Bags are read and updated: one row's lookups span more blocks than a kernel adds up at a time, as a frequent id's
-    do; other rows are looked up a few times or never. The gradients of a cross layer are computed. Results are
-    compared number by number, relative to the resolution of their type; tensors changed in place are compared row by
-    row, relative to the size of the change.
+    do; those of two rows span a few blocks each; other rows are looked up a few times or never. The gradients of a
+    cross layer are computed. Results are compared number by number, relative to the resolution of their type; tensors
+    changed in place, and a bias's gradient in float32, are compared row by row, relative to the size of the change.
     """
     return _furthest(
         *(

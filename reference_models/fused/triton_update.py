@@ -78,8 +78,9 @@ def _walk_blocks(
     ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot, size,
     BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of runs of equal table rows in a block of `size` lookups, and update the rows. D is the width
-    of a row, WIDTH a power of two of at least D.
+    """Sum the gradients of runs of equal table rows in a block of `size` lookups. Update the row of each run that
+    begins and ends in the block; store the sum of a run that the block's edge cuts in `edges`. D is the width of a
+    row, WIDTH a power of two of at least D.
 
     Four lookups are read before the first is used, so that the loads of their gradients overlap.
     """

@@ -132,10 +132,12 @@ def results_to_compare(
     """Read the result at `base` and the results at `news`. Where a path in `news` also holds the result at `base`
     among others, only the others are kept.
 
-    If `reference` names a reference system, its results of the same benchmark and kind of measurement follow, those
-    with the most similar configurations first. Labels are made distinct. Raises InputError where a path holds no
-    result, or `base` several sets, ReferenceSystemError where the reference system is unknown or has no result of
-    that benchmark and kind.
+    If `reference` names a reference system, those of its results follow that share benchmark and kind of measurement
+    with one of these results, the one with the configuration most similar to that of `base` first. Labels are made
+    distinct, but a measurement without logs that is read again from the path of `base` keeps its label. Raises
+    InputError where a path holds no result, `base` several sets, or the reference system a set that cannot be a
+    reference; DefinitionError for a wrong `ruleset`; ReferenceSystemError where the reference system is unknown or
+    has no result of such a benchmark and kind.
     """
     first = one_result(base, ruleset)
     own = {run.log.log_sha256 for run in first.runs}

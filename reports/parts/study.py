@@ -108,7 +108,7 @@ def study_table(table: StudyTable) -> Table:
 
 def without_empty_columns(table: StudyTable) -> StudyTable:
     """Return a table of a study (a computed or measured analysis) without those columns that are empty in all rows; a
-    table that has no rows is returned unchanged."""
+    table that has no rows, or only empty columns, is returned unchanged."""
     columns = range(len(table.columns))
     kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
     if not kept:

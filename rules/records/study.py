@@ -2,7 +2,7 @@
 states the source of its numbers.
 
 Plans, placements, memory tiers and queue models are deterministic for their parameters and seed, and have no verdict.
-A command makes a study through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
+A command makes a study through `harness.foundation.study` and prints it; `reports.page.studies.study` shows it.
 """
 
 from typing import Annotated, Any, Literal

@@ -337,8 +337,9 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return a found placement plan; where it would move a table that --keep ties to a device, an error in its place,
-    so that the plan is neither compared nor saved. `names` are the tables' names, or empty."""
+    """Return a found placement plan. Where it would move a table that --keep ties to a device, or may (a plan of
+    TorchRec's planner whose columns are unknown), return an error in its place, so that the plan is neither compared
+    nor saved. `names` are the tables' names, or empty."""
     if found.plan is None:
         if found.cost_s is None:
             return found

@@ -33,7 +33,8 @@ from reference_models.process.errors import ConfigError, DatasetError, did_you_m
 
 PARQUET_MAGIC = b"PAR1"
 MAX_CELL_BYTES = 1 << 20
-"""Maximum number of bytes of a cell, and of a row of text, in a user's file; larger ones are refused."""
+"""Maximum number of bytes of a text cell in a user's Parquet file; a larger one is refused. BLOCK_BYTES limits rows
+of delimited text and JSON lines."""
 _PIECE_BYTES = 1 << 25
 """Maximum number of bytes of all cells of a batch together, even from a small (compressed) file."""
 _BATCH_ROWS = 1 << 16

@@ -103,8 +103,9 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError if a text file's first line is no header (a name is a number, or most names are values of
-    later rows), or if the file's only column seems to be several columns with another delimiter."""
+    """Raise DatasetError if a text file's first line is no header (a name is a number or a time, unless the columns
+    may be numbered; or most names are values of later rows), or if the file's only column seems to be several columns
+    with another delimiter. A file that is read without a header, or has no rows, is not refused."""
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return

@@ -216,8 +216,8 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes below the table of comparisons; a note that applies to several comparisons appears once, after
-    the names of the configurations compared."""
+    """Return the notes below the table of comparisons. A note that applies to several comparisons appears once, and
+    after the names of the configurations compared, unless it applies to all comparisons alike."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]

@@ -174,8 +174,9 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the sha256 digests of the data that the runs of a set read, as they recorded them. The digest in the data
-    set's manifest follows where it differs from these, and stands alone where no run recorded a digest."""
+    """Yield the sha256 digests, as the runs recorded them, of the data that the runs of a set read, of the whole data
+    or of blocks. The digest in the dataset's manifest follows where digests of the whole data differ from it; where
+    no run recorded a digest it stands alone, or MISSING if it is not known."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
