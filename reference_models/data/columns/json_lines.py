@@ -141,10 +141,9 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
     if block.count(b"\n") <= num_lines:
         yield block
         return
-    lines = block.split(b"\n")
+    lines = block.removesuffix(b"\n").split(b"\n")
     for start in range(0, len(lines), num_lines):
-        if piece := b"\n".join(lines[start : start + num_lines]):
-            yield piece + b"\n"
+        yield b"\n".join(lines[start : start + num_lines]) + b"\n"
 
 
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
