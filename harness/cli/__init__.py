@@ -22,7 +22,9 @@ from rules.extensions import Verb, find_places, load_place, with_extensions
 
 CORE_COMMANDS: Mapping[str, Verb] = {
     "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check and report.", "Run", True),
-    "versus": Verb("harness.cli.run:versus", "Measure a set and a change of it alternately; compare.", "Run", True),
+    "versus": Verb(
+        "harness.cli.run:versus", "Measure a set again and a change of it, alternately; compare.", "Run", True
+    ),
     "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
     "sweep": Verb("harness.cli.sweep:sweep", "Run every combination of settings, interleaved.", "Run", True),
     "check": Verb(
@@ -39,7 +41,7 @@ CORE_COMMANDS: Mapping[str, Verb] = {
         "harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show", True
     ),
     "profile": Verb(
-        "harness.cli.profile:profile", "Show where a step's time goes, and how far from the limits.", "Look", True
+        "harness.cli.profile:profile", "Show where a step's time goes, beside the system's peak rates.", "Look", True
     ),
     "plan": Verb(
         "harness.cli.plan:plan", "Estimate a run's time and needs, and the rules it would break.", "Plan and model"

@@ -63,22 +63,25 @@ def _explained() -> Iterator[str]:
     *FORMS,
     "sarif",
     "junit",
-    text="Output form; sarif is for code hosts, junit for build servers.",
+    text="Form of the output; sarif is for code hosts, junit for build servers.",
 )
 @NO_SECOND_OPINION
 @click.option(
     "--explain",
     metavar="CODE",
     shell_complete=completing(_explained),
-    help="Explain one rule instead, such as QU102; or list the rules of a family, such as QU, or all.",
+    help="Judge nothing, but explain one rule, such as QU102, or list the rules of a family, such as QU, or all "
+    "rules.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show every finding of every log, set and submission, not only the worst."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
     default="error",
     show_default=True,
-    help="Mildest finding that makes the exit code 3.",
+    help="Exit with 3 for findings of this severity or a worse one.",
 )
 def check(
     paths: tuple[Path, ...],
@@ -92,11 +95,11 @@ def check(
 ) -> int:
     """Judge logs, result directories, submissions and whole rounds against the rules.
 
-    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above some
-    of these, or - for a log from standard input. The exit code is 3 when a rule is broken, also for an empty log;
-    warnings (without --fail-on warning) and incomplete sets leave it 0, but in a submission an incomplete set is an
-    error. Files that hold records of a log but are not named result_*.txt, and run sets without a finished run, are
-    listed and not judged; so are results of MLPerf's other benchmarks, with exit code 8 where there is nothing else.
+    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above such
+    directories, or '-' for a log from standard input. The exit code is 3 when a rule is broken, also for an empty
+    log. Warnings (without --fail-on warning) and incomplete sets leave the exit code 0, but in a submission an
+    incomplete set is an error. Logs that are not named result_<i>.txt and run sets without a finished run are listed
+    and not judged; so are MLPerf's benchmarks of other fields, with exit code 8 where there is nothing else to judge.
     """
     from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
@@ -155,14 +158,24 @@ def check(
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @DEFINITION
 @RULESET
-@form_option("table", "json", "csv", "published", *FORMS, text="published: table for --with published.")
-@click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
-@click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
+@form_option(
+    "table",
+    "json",
+    "csv",
+    "published",
+    *FORMS,
+    text="Form of the output; published makes a TABLE.json for --with published:TABLE.json.",
+)
+@click.option("--require-score", is_flag=True, help="Exit with 7 when a set has no score.")
+@click.option(
+    "--require-valid", is_flag=True, help="Exit with 3 when a set breaks a rule, with 7 when a set is incomplete."
+)
 @click.option(
     "--price-per-hour",
     type=FiniteRange(min=0, min_open=True),
     metavar="PRICE",
-    help="Price of the system in any currency: adds the cost to train, derived from the Olympic mean.",
+    help="Price of the system per hour, in any currency: adds the cost to train, from the Olympic mean of times to "
+    "train.",
 )
 def score(
     paths: tuple[Path, ...],
@@ -173,12 +186,11 @@ def score(
     require_valid: bool,
     price_per_hour: float | None,
 ) -> int:
-    """Score result directories: Olympic mean of the times to train, its confidence interval, and the factors whose
-    product a time to train is.
+    """Score result directories: Olympic mean of the times to train, with its interval and its factors.
 
-    DIR is a result directory or any directory above result directories. Nothing is written; scaling.json is not read.
-    A set that breaks rules has a score, too; with --require-valid a broken rule, or an incomplete set, sets the exit
-    code.
+    DIR is a result directory or any directory above result directories. Scores follow from the logs alone:
+    scaling.json is not read, and no file is written. A set that breaks rules is scored, too; only with
+    --require-valid does the exit code tell of a broken rule or an incomplete set.
     """
     from reports.parts.score import score_sets
     from reports.tables.scores import ScoreDocument

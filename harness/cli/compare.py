@@ -40,29 +40,31 @@ def confidence_level(text: str) -> float:
 @click.option(
     "--min-effect",
     type=effect,
-    help="Smallest effect of interest, such as 3%, .03 or .001auc.  [default: 3% of times, 0.001auc of quality]",
+    help="Smallest difference between results that matters, such as 3%, .03 or .001auc.  [default: 3% of times, "
+    "0.001auc of quality]",
 )
 @click.option(
     "--confidence",
     type=confidence_level,
     default="95%",
     show_default=True,
-    help="Confidence of the intervals and verdicts.",
+    help="Confidence level of the intervals and verdicts.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 3 when the rules reject a set, 5 when new is slower or worse, 7 when a loss of "
-    "--min-effect or more is not ruled out (one-sided, at --confidence). inconclusive: also 7 without a verdict.",
+    help="regression: exit with 3 if the rules reject a set, 5 if NEW is slower or worse, 7 if a loss of "
+    "--min-effect or more is not ruled out (one-sided, at --confidence). inconclusive: exit with 7 also if "
+    "there is no verdict.",
 )
 @click.option(
     "--repeated",
     multiple=True,
     type=ResultPath(),
     help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
-    "sets; repeatable.  [default: those beside BASE and NEW]",
+    "sets; repeatable.  [default: such sets beside BASE and NEW]",
 )
 @RULESET
 @form_option("table", "json", "csv", *FORMS)
@@ -82,27 +84,29 @@ def compare(
     verdicts.
 
     BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
-    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be several.
-    Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller), 'no
-    difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a benchmark's other metric,
-    and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower factor
-    while neither convergence nor throughput is faster, or a worse quality; more overhead alone is a regression, too,
-    unless steps were faster by as much. Runs that share seeds are compared in pairs; where each pair converges after
-    equally many samples, convergence is 'identical'.
+    sets in the results folder, or files of 'report --format json' (FILE:NAME names one set of a file with several).
+    Several NEW may be given. Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is
+    certainly smaller), 'no difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a
+    benchmark's other metric, and is 'better' or 'worse'. A regression is a slower time to train; an inconclusive time
+    to train with a slower factor, while neither convergence nor throughput is faster; or a worse quality. More
+    overhead alone is a regression unless steps were faster by as much. Runs that share seeds are compared in pairs;
+    where both runs of every pair converge after equally many samples, convergence is 'identical'.
 
-    Systems drift. Between sets that were measured one after the other, a difference in speed or time counts only
-    where it exceeds the possible drift: at least 5 %, estimated from at least three sets of one configuration and
-    code that repeat each other before and after both (those beside BASE and NEW, or --repeated); without such sets 20
-    % is assumed. 'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences.
-    An interval holds for one system only. A reference system (--with) was measured elsewhere and before.
+    The speed of a system drifts. Between sets measured one after the other, a difference in speed or time counts only
+    where it exceeds the possible drift. This drift is at least 5 %, and is estimated from three or more sets of one
+    configuration and code that were measured before and after both BASE and NEW (sets beside BASE and NEW, or
+    --repeated); without such sets a drift of 20 % is assumed. 'dlrmbench versus BASE' measures two sets alternately
+    (A/B), which detects far smaller differences. An interval holds only for the system on which it was measured. The
+    results of a reference system (--with) were measured earlier, on another machine.
 
-    --fail-on regression ends with 0 only where NEW is shown not to be slower or worse by --min-effect or more. The
-    exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. Otherwise it is 5 or 7,
-    and stderr says how many pairs, measured alternately, should decide. Sets measured one after the other never pass
-    where 20 % is assumed for drift, nor where the drift of their repeats is larger than --min-effect.
+    With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
+    more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. Otherwise the
+    exit code is 5 or 7, and stderr says how many pairs of runs, measured alternately, should decide. Sets measured
+    one after the other never get exit code 0 where a drift of 20 % is assumed, nor where the estimated drift is
+    larger than --min-effect.
 
-    Times are geometric means, a score is an Olympic mean. A NEW with another benchmark, target, dataset or division
-    than BASE is refused (exit 2).
+    Times to train are compared by geometric means; a score is an Olympic mean. Sets that differ in benchmark, target,
+    dataset or division are refused (exit 2).
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results
@@ -241,15 +245,15 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 @verb("dlrmbench diff base latest", "dlrmbench diff latest/base latest/new --verbose")
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
-@click.option("-v", "--verbose", is_flag=True, help="List identical values, too.")
+@click.option("-v", "--verbose", is_flag=True, help="List also the values that are identical in A and B.")
 @RULESET
-@form_option("table", "json", *FORMS, text="Output form; json has all details.")
+@form_option("table", "json", *FORMS, text="Form of the output; json has all details.")
 def diff(a: Path, b: Path, verbose: bool, ruleset: str | None, form: str) -> int:
     """Show the differences between two results: settings, software, system, and the contents of their logs.
 
     A and B are run sets or measurements of dlrmbench or their names, result directories of any origin, logs, or files
-    of 'report --format json' (FILE:NAME is one of several). Every value has its source: the definition, a file, an
-    option, a line of the log.
+    of 'report --format json' (FILE:NAME names one set of a file with several). Every value is listed with its source:
+    the definition, a file, an option, a line of the log.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.difference import describe, find_difference

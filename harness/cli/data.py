@@ -56,12 +56,14 @@ def data() -> None:
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Number of CPU threads.  [default: the number of cores allowed]"
+)
 def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:
     """Generate BENCHMARK's click log, unless it exists.
 
-    The bytes are the same on every machine and with any number of threads; where the definition has their sha256,
-    they are checked against it. Prints the dataset's folder.
+    The files have the same bytes on every machine and with any number of threads; where the definition states a
+    sha256, the files are checked against it. The command prints the dataset's folder.
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import how_to_get, making_lock
@@ -99,7 +101,8 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     required=True,
     metavar="FILE…",
     type=click.Path(path_type=Path),
-    help="Files in order, also compressed, or folders of part files; several after one --train.",
+    help="Files with the rows of the data, in order, compressed or not, or folders of part files; one --train takes "
+    "several.",
 )
 @click.option(
     "--eval",
@@ -107,7 +110,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     multiple=True,
     metavar="FILE…",
     type=click.Path(path_type=Path),
-    help="Evaluation files, where the definition says split = 'files'.",
+    help="Files with the rows for evaluation, where the definition says split = 'files'.",
 )
 @DATA
 @click.option(
@@ -116,7 +119,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     default=0.001,
     show_default=True,
     metavar="FRACTION",
-    help="Share of lines that may be malformed; they are left out.",
+    help="Largest share of lines that may be malformed; malformed lines are left out.",
 )
 @click.option(
     "--memory",
@@ -125,7 +128,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     default="1GiB",
     show_default=True,
     metavar="SIZE",
-    help="Upper bound of the memory used, beside 0.15 GB of libraries.",
+    help="Upper bound of the memory used, in addition to 0.15 GB for libraries.",
 )
 @QUIET
 def prepare(
@@ -219,8 +222,9 @@ def prepare(
 def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
-    With a benchmark's name the dataset is also checked against its definition; MLPerf's own files are checked by
-    their MD5 where it is published. Exits with 8 and names the file when something is wrong.
+    Given a benchmark's name, the command also checks the dataset against the benchmark's definition; MLPerf's own
+    files are checked by their MD5 digests where these are published. Where something is wrong, the exit code is 8 and
+    a message names the file.
     """
     from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -263,15 +267,20 @@ def verify(what: str, data_root: Path | None) -> None:
 @click.argument("benchmark", shell_complete=completing(trainable))
 @click.argument("weights", metavar="SET[:RUN]")
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Parquet to write."
+    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Parquet file to write."
 )
-@click.option("--split", type=click.Choice(["eval", "train"]), help="Samples to predict.  [default: eval]")
+@click.option(
+    "--split",
+    type=click.Choice(["eval", "train"]),
+    help="Split of the dataset whose samples are predicted.  [default: eval]",
+)
 @click.option(
     "--file",
     "path",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Predict the rows of FILE instead, in the format of the prepared files, with or without labels.",
+    help="Predict the rows of FILE instead of a split's; FILE has the format of the files that were prepared, labels "
+    "optional.",
 )
 @READ_DATA
 @QUIET
@@ -284,11 +293,12 @@ def predict(
     data_root: Path | None,
     quiet: bool,
 ) -> None:
-    """Write the logits of a run's kept weights on BENCHMARK's data, as Parquet.
+    """Write the logits that a run's kept weights predict for BENCHMARK's data, as Parquet.
 
-    SET[:RUN] is a set of 'run --keep-weights'; SET:RUN@N is checkpoint N of a run. A row has the sample's number in
-    its split (from 0, in the order of the prepared rows), its label and its logit, before the sigmoid; with --file
-    its number in FILE (from 1) and its logit. The file is written completely or not at all.
+    SET[:RUN] names a set made by 'run --keep-weights', and one of its runs; SET:RUN@N names checkpoint N of a run.
+    Each row written has a sample's number in its split (from 0, in the order of the prepared rows), its label and its
+    logit, before the sigmoid; with --file, the row's number in FILE (from 1) and its logit. The Parquet file is
+    written completely or not at all.
     """
     from harness.config.catalog import load_entry
     from harness.measure.predictions import write_file_predictions, write_predictions

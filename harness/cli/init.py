@@ -28,32 +28,40 @@ _MODEL_TARGET = 0.87
 
 @verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")
 @click.argument("path", metavar="FILE", required=False, type=click.Path(path_type=Path))
-@click.option("--like", help="Benchmark or definition to start from.  [default: one with data of the --kind]")
-@click.option("--name", help="Name of the benchmark.  [default: the file's]")
-@click.option("--title", help="Title of the benchmark, one line.")
+@click.option(
+    "--like", help="Benchmark, or file of a definition, to start from.  [default: a benchmark with data of --kind]"
+)
+@click.option("--name", help="Name of the new benchmark.  [default: the name of FILE]")
+@click.option("--title", help="Title of the new benchmark, one line.")
 @click.option(
     "--kind",
     type=click.Choice([*examples()]),
     metavar="KIND",
-    help=f"Kind of data: {', '.join(examples())}.",
+    help=f"Kind of the new benchmark's data: {', '.join(examples())}.",
 )
 @click.option(
     "--from-columns",
     "columns_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV, JSON lines or Parquet, or a folder of part files, whose columns are guessed; comments say why.",
+    help="CSV, JSON lines or Parquet file, or a folder of part files: the roles of its columns are guessed, with the "
+    "reasons in comments.",
 )
 @click.option(
     "--model",
     "model_file",
     metavar="FILE.py",
     type=click.Path(path_type=Path),
-    help="Also write an example of a model, which trains as it is; without FILE the definition goes beside it.",
+    help="Also write an example of a model, which trains as it is; unless FILE is given, the definition is written "
+    "beside the model.",
 )
-@click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset the new one shares.")
-@click.option("--target", type=float, help="Quality at which training ends.")
-@value_option("--set", "assignments", "Set one value; repeatable.")
+@click.option(
+    "--data-of",
+    metavar="BENCHMARK",
+    help="Benchmark, or file of a definition, whose dataset the new benchmark shares.",
+)
+@click.option("--target", type=float, help="Quality at which a run of the new benchmark ends.")
+@value_option("--set", "assignments", "Set one value of the new definition; repeatable.")
 def init(
     path: Path | None,
     like: str | None,
@@ -66,7 +74,7 @@ def init(
     target: float | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Write a benchmark definition of your own to FILE, with every key explained; on a terminal, ask for missing
+    """Write the definition of your own benchmark to FILE, with every key explained; on a terminal, ask for missing
     values."""
     from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option

@@ -21,16 +21,16 @@ from harness.foundation.errors import ExitCode, HarnessError
     flag_value="",
     metavar="[DIR]",
     callback=close_systems_after,
-    help="List reference systems and their sets instead: the shipped ones, and those in DIR or in the folder "
-    "DLRMBENCH_SYSTEMS.",
+    help="List reference systems and their sets instead of benchmarks: shipped systems, and those in DIR or in the "
+    "folder DLRMBENCH_SYSTEMS.",
 )
 @click.option(
     "--published",
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="List published results of MLPerf's DLRM benchmarks instead: the shipped ones, or a table in FILE, which "
-    "'score ROUND... --format published' makes.",
+    help="List published results of MLPerf's DLRM benchmarks instead of benchmarks: shipped results, or the table "
+    "FILE that 'score ROUND... --format published' makes.",
 )
 @form_option("table", "json")
 def list_(systems: str | None, published: str | None, form: str) -> None:
@@ -65,10 +65,10 @@ def list_(systems: str | None, published: str | None, form: str) -> None:
 @verb("dlrmbench show dlrm_tiny", "dlrmbench show ./mine.toml --format toml", name="show")
 @click.argument("benchmark", metavar="NAME", shell_complete=completing_definitions(benchmarks))
 @MODEL
-@form_option("table", "json", "toml", text="toml prints the definition's file.")
+@form_option("table", "json", "toml", text="Form of the output; toml prints the definition's file.")
 def show_(benchmark: str, model: str | None, form: str) -> None:
-    """Show a benchmark's definition, and what follows from it: model size, evaluation cadence and memory. NAME may be
-    the path of a TOML file; NAME@VERSION is an older version of a benchmark."""
+    """Show a benchmark's definition, and the size, cadence and memory that follow from it. NAME is the name of a
+    benchmark, NAME@VERSION that of an older version, or the path of a TOML file."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
     from rules.benchmarks.loader import read_definition_text
@@ -98,16 +98,26 @@ def _refuse_set(word: str) -> None:
 
 @verb("dlrmbench system", "dlrmbench system --submitter Me -o system.json")
 @form_option("table", "json")
-@click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with [submission].")
-@click.option("--submitter", help="Organisation; other fields: [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
+@click.option(
+    "-c",
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file whose section [submission] gives fields of the system description.",
+)
+@click.option(
+    "--submitter",
+    help="Organisation that submits; other fields come from [submission] or DLRMBENCH_SUBMISSION_<FIELD>.",
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write MLPerf's JSON file of the 33 fields.",
+    help="JSON file to write, with the 33 fields of MLPerf's system description.",
 )
 def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
-    """Describe this system in MLPerf's 33 fields, with the source of each value. Nothing is guessed."""
+    """Describe this system in the 33 fields of MLPerf's system description, with the source of each value. No value
+    is guessed."""
     from harness.system.description import describe_system, make_system_slug, write_system_json
     from harness.system.submission import make_submission_fields
     from reports.views.system import system_blocks
@@ -131,8 +141,10 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 
 @verb("dlrmbench doctor", "dlrmbench doctor --fix")
 @form_option("table", "json")
-@click.option("--strict", is_flag=True, help="Exit with 6 if a check warns.")
-@click.option("--fix", is_flag=True, help="Print shell commands that fix the warnings. None is run.")
+@click.option("--strict", is_flag=True, help="Exit with 6 if a check of the system warns.")
+@click.option(
+    "--fix", is_flag=True, help="Print shell commands that remove the causes of the warnings, without running them."
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", help="Folder of datasets.  [default: ./data]"
 )
@@ -144,7 +156,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
     help="Folder of results.  [default: ./results]",
 )
 def doctor(form: str, strict: bool, fix: bool, data: Path | None, output: Path | None) -> None:
-    """Check this system for sources of noise: what was found, why it matters, what to do. Changes nothing."""
+    """Check this system for sources of noise: what was found, why it matters, what to do. Nothing is changed."""
     from msgspec.structs import asdict
 
     from harness.autotune.precision import check_kept_precision

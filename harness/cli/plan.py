@@ -12,7 +12,9 @@ from harness.cli.shared.output import VERBOSE, form_option, is_verbose, show_as
 @verb("dlrmbench plan dlrm_small", "dlrmbench plan ./mine.toml --no-measure")
 @BENCHMARK
 @configuration
-@click.option("-n", "--runs", "num_runs", type=RUNS, help="Number of runs.  [default: the benchmark's]")
+@click.option(
+    "-n", "--runs", "num_runs", type=RUNS, help="Number of runs of the set.  [default: the benchmark's number]"
+)
 @form_option("table", "json")
 @VERBOSE
 @click.option(
@@ -25,11 +27,12 @@ def plan(
     measure: bool,
     **given: Any,
 ) -> None:
-    """Resolve BENCHMARK's configuration; show its runs' time and memory, and the rules that they would break.
+    """Show BENCHMARK's configuration, the time and memory that its runs need, and the rules that they would break.
 
-    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); writes no files.
-    The exit code is 2 where the runs could not start here, 8 where the data that exists, or that --data gives, cannot
-    be used. Data that must still be prepared is listed as a problem and leaves the exit code 0.
+    A few steps and one evaluation are timed to estimate how long a run takes (not with --no-measure); no result is
+    kept. The exit code is 2 where the runs could not start on this machine, 8 where the dataset that exists, or that
+    --data names, cannot be used. A dataset that must still be prepared is listed as a problem and leaves the exit
+    code 0.
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks

@@ -31,31 +31,35 @@ def count_list(text: str) -> tuple[int, ...]:
 @configuration
 @request_options("profile", "output")
 @click.option(
-    "--steps", "num_steps", type=click.IntRange(min=1), help="Number of steps to time.  [default: about 12 s of them]"
+    "--steps",
+    "num_steps",
+    type=click.IntRange(min=1),
+    help="Number of training steps to time.  [default: as many as take about 12 s]",
 )
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a trace for Perfetto or chrome://tracing; gzipped where FILE ends in .gz.",
+    help="Write a trace of the profiled steps for Perfetto or chrome://tracing; gzipped if FILE ends in .gz.",
 )
 @click.option(
     "--forward",
     is_flag=True,
-    help="Profile answering batches (the forward pass) instead, in runtime.precision and runtime.table_precision.",
+    help="Profile the forward pass (answering batches) instead of training steps, in runtime.precision and "
+    "runtime.table_precision.",
 )
 @click.option(
     "--batch-sizes",
     type=count_list,
     metavar="N,N…",
-    help="Batch sizes of --forward, in samples.  [default: 1,16,64,256,1024]",
+    help="Batch sizes that --forward profiles, in samples.  [default: 1,16,64,256,1024]",
 )
 @click.option(
     "--also",
     multiple=True,
     metavar="BENCHMARK",
     shell_complete=completing(trainable),
-    help="Further benchmark on the page of --forward; repeatable.",
+    help="Further benchmark that --forward profiles, on the same page; repeatable.",
 )
 @form_option("table", "json", *FORMS)
 @QUIET
@@ -70,12 +74,11 @@ def profile(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Measure this system's ceilings (best rates of matrix products, copies and gathers) and the time of each phase
-    of BENCHMARK's training step, and compare the two.
+    """Measure this system's roofline ceilings and the phases of BENCHMARK's training step, and compare the two.
 
-    Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward,
-    answering batches (the forward pass) is profiled instead: its parts, their FLOP per byte and the roofline, of all
-    benchmarks on one page.
+    A profile neither trains to the quality target nor has a score; --set may change any value. With --forward, the
+    forward pass (answering batches) is profiled instead of training steps: its parts, their FLOP per byte and the
+    roofline, for all given benchmarks on one page.
     """
     if forward and (num_steps is not None or trace is not None):
         raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")

@@ -31,13 +31,14 @@ _DEFAULT_PAGE = Path("report.html")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File to write.  [default: report.html; stdout for the other formats]",
+    help="File to which the report is written.  [default: report.html; stdout for the other formats]",
 )
 @click.option("--title", help="Headline of the page, instead of the result in one sentence.")
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="Configuration with which the others are compared: its name or a part of it.  [default: the first]",
+    help="Configuration with which the others are compared: its name or a part of it.  [default: the first "
+    "configuration]",
 )
 @WITH
 @DEFINITION
@@ -48,23 +49,26 @@ _DEFAULT_PAGE = Path("report.html")
     type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]),
     default="html",
     show_default=True,
-    help="html: the page; json: everything; csv: one row per run, of measurements alone per process; md: the verdict "
-    "tables; parquet: configurations, runs, evaluations, measurements, one file each, into the directory --output.",
+    help="Form of the report. html: a page; json: all data; csv: one row per run, or per process if all sets are "
+    "measurements; md: tables of verdicts; parquet: configurations, runs, evaluations and measurements, one "
+    "file each, in the directory --output.",
 )
 @click.option(
     "--price-per-hour",
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Price of the system, such as 98USD: adds the cost to train, derived from the Olympic mean. With NAME, a "
-    "configuration's name or a part of it, the price of that one alone; repeatable.",
+    help="Price of the system per hour, such as 98USD: adds the cost to train, from the Olympic mean of times to "
+    "train. With NAME (a configuration's name or part of it), the price holds for that configuration alone; "
+    "repeatable.",
 )
 @click.option(
     "--mtbf",
     "mtbf_s",
     type=seconds,
     metavar="TIME",
-    help="Mean time between failures, such as 12h: adds the modelled checkpoint interval that loses least time.",
+    help="Mean time between failures of the system, such as 12h: adds the modelled checkpoint interval that loses "
+    "least time.",
 )
 @click.option(
     "--sort",
@@ -72,13 +76,14 @@ _DEFAULT_PAGE = Path("report.html")
     type=click.Choice(["files", "score"]),
     default="files",
     show_default=True,
-    help="Order of the configurations [html, md]: that of the files, or fastest first, which is no ranking.",
+    help="Order of the configurations in html and md: as their files are given, or fastest first (score), which is "
+    "no ranking.",
 )
 @click.option(
     "--summary",
     "is_brief",
     is_flag=True,
-    help="A short page: only the answer, its origin, the differences and every run [html].",
+    help="Make a short page [html] with only the answer, its origin, the configurations' differences and every run.",
 )
 @NO_SECOND_OPINION
 def report(
@@ -96,11 +101,11 @@ def report(
     is_brief: bool,
     no_second_opinion: bool,
 ) -> None:
-    """Render the result sets at or below each PATH, comparable ones side by side.
+    """Report on the result sets at or below each PATH, with comparable sets side by side.
 
-    PATH is a result directory of any origin, a directory of them (such as a published round), a bundle of
-    'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' and other
-    verbs; for json, csv and parquet also a file exported as json.
+    PATH is a result directory of any origin, a directory of result directories (such as a published round), a bundle
+    of 'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' or
+    another command. --format json, csv and parquet also take a file exported as json.
     """
     from rules.judge.parallel import no_collections
 

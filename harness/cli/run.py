@@ -27,11 +27,12 @@ def run(benchmark: str, form: str, **given: Any) -> None:
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
 
-    Weights of --keep-weights are written after run_stop, outside the timed part; 'package --weights' packages them.
+    --keep-weights writes the final weights of a run after run_stop, outside the timed part; 'package --weights' adds
+    these weights to a submission.
 
-    --beside SET does the same as 'versus SET': -n pairs of runs are made alternately (A/B), of SET's configuration
-    and of a new one. The new configuration is that of SET with the options given here or, where BENCHMARK is given,
-    that of this command line.
+    --beside SET does the same as 'versus SET': -n pairs of runs alternate (A/B) between SET's configuration and a new
+    configuration. The new configuration is SET's with the options of this command line or, where BENCHMARK is given,
+    that of this command line alone.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
@@ -46,38 +47,45 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     "run", "runs", "output", "seed", "timeout_s", "python", "strict_env", "prepare", "cleanup", "power_command",
     "log_to",
     help={
-        "runs": "Number of pairs; 5 give a verdict.  [default: the benchmark's number of runs]",
-        "output": "Folder in which the pair's folder is made.",
-        "python": "Interpreter whose dlrmbench measures SET again, such as OTHER/bin/python.  [default: this one]",
+        "runs": "Number of pairs of runs; a verdict needs at least 5.  [default: the benchmark's number of runs]",
+        "output": "Folder in which the folder of the two run sets is made.",
+        "python": "Interpreter whose dlrmbench measures SET again, such as OTHER/bin/python.  [default: this "
+        "interpreter]",
     },
 )  # fmt: skip
 @form_option("table", "json", text="Final output on stdout: a comparison, or JSON and nothing else.")
 @QUIET
 def versus(form: str, **given: Any) -> None:
-    """Measure SET again and a change of it, alternately (A/B) and with equal seeds, and compare the two.
+    """Measure SET's configuration and a change of it, alternately (A/B) and with equal seeds, and compare the two.
 
-    SET is a run set or a measurement: its folder, its name, or 'latest'. The options given here are the change;
-    --python OTHER measures SET in another environment, with the code there. Both configurations are measured as SET
-    was (time to target, throughput, …). Two sets that are measured one after the other differ by whatever the system
-    did meanwhile; two sets measured alternately do not. Shell commands that ran before, during or after SET's runs
-    must be given again, or declined with an empty one: --prepare ''. 'compare PAIR/base PAIR/new --fail-on
-    regression' turns the pair's verdict into an exit code. 'run --beside SET' does the same as 'versus SET'.
+    SET is a run set or a measurement: its folder, its name, or 'latest'. The options of this command line are the
+    change; --python OTHER measures SET's configuration in another Python environment, with the code installed there.
+    Both configurations measure the same quantity as SET did. Two sets that are measured one after the other also
+    differ by whatever the system did meanwhile; sets measured alternately do not. Shell commands that ran before or
+    after SET's runs must be given again, or declined by an empty command: --prepare ''. 'compare FOLDER/base
+    FOLDER/new --fail-on regression' turns the verdict on the two sets in FOLDER into an exit code. 'run --beside SET'
+    does the same as 'versus SET'.
     """
     start_and_show(read_request("run", None, given), form=form)
 
 
 @verb("dlrmbench resume latest", "dlrmbench resume latest --runs 10")
 @click.argument("folder", type=ResultPath())
-@click.option("--model", "models", multiple=True, help="Model of the set that another package provides.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="Model with which the set was begun, where another package provides this model.",
+)
 @click.option(
     "--implementation",
     "implementations",
     multiple=True,
-    help="Implementation of the set from another package, or FILE.py:OBJECT.",
+    help="Implementation with which the set was begun, where it is from another package or is FILE.py:OBJECT.",
 )
-@click.option("-n", "--runs", "num_runs", type=RUNS, help="Total number of runs to grow to.")
+@click.option("-n", "--runs", "num_runs", type=RUNS, help="Total number of runs that each configuration is to have.")
 @request_options("run", "python", "prepare", "cleanup", "power_command", "log_to")
-@form_option("table", "json", text="Final output on stdout, as for 'run' and 'sweep'.")
+@form_option("table", "json", text="Form of the final output on stdout, as for 'run' and 'sweep'.")
 @QUIET
 def resume(
     folder: Path,
@@ -92,12 +100,12 @@ def resume(
     form: str,
     quiet: bool,
 ) -> None:
-    """Complete the run set, sweep or pair in FOLDER with its stored configuration; finished runs are kept.
+    """Complete the run set, sweep or pair of sets in FOLDER with its stored configuration; finished runs are kept.
 
-    With --runs, each configuration gets that many runs in all, the added ones with the next seeds of the base seed.
-    The score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of
-    'run --until' then ends at that number. The environment is checked again: warnings are printed, and stop a set of
-    --strict-env.
+    With --runs, each configuration gets that many runs in all; added runs have the next seeds that follow from the
+    base seed. The score of a benchmark of your own stays that of the first runs; comparisons and intervals use all
+    runs. A set made by 'run --until' then ends at the number of --runs. The environment is checked again: warnings
+    are printed, and stop a set that was begun with --strict-env.
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again

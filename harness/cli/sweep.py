@@ -27,19 +27,19 @@ from reports.render.forms import FORMS
     "--dry-run",
     "is_dry",
     is_flag=True,
-    help="List the configurations, with time estimates from a few steps of each; keep nothing.",
+    help="Only list the configurations, with time estimates from a few steps of each; no result is kept.",
 )
 @request_options("sweep", "strict_env", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", "csv", *FORMS, text="Form of the final table.")
 @QUIET
 def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
-    """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.
+    """Run BENCHMARK, or a workload, in every combination of the values of --axis, interleaved and with shared seeds.
 
-    In runs to the target, axes may be keys that do not change the problem: runtime.* and keys that the definition
-    leaves free. In other measurements any key may vary; a changed shape of data makes the data synthetic. Keys of
-    shapes: data.num_tables, data.rows_per_table, data.lookups_per_table, data.row_scale, data.zipf_exponent,
-    model.embedding_dim, model.mlp (512^3: three hidden layers of 512 in both MLPs), model.bottom_mlp and
-    model.top_mlp (512-256-16).
+    In runs to the target, --axis takes keys that do not change the benchmark's problem: runtime.* and keys that the
+    definition leaves free. In other measurements --axis takes any key; a changed shape of data makes the data
+    synthetic. Keys of shapes are data.num_tables, data.rows_per_table, data.lookups_per_table, data.row_scale,
+    data.zipf_exponent, model.embedding_dim, model.mlp (512^3: three hidden layers of 512 in both MLPs),
+    model.bottom_mlp and model.top_mlp (512-256-16).
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """

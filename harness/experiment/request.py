@@ -124,7 +124,7 @@ class Request:
 
 OPTIONS: Mapping[str, RequestOption] = {
     "axes": RequestOption(
-        help="Key to vary, with its values; repeatable: all combinations are run.",
+        help="Configuration key to vary, with its values; repeatable: all combinations are run.",
         type="texts",
         flags=("--axis",),
         unit="SECTION.KEY=V1,V2",
@@ -135,68 +135,70 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="SET",
     ),
     "python": RequestOption(
-        help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
+        help="Interpreter whose dlrmbench runs SET's side of --beside, such as OTHER/bin/python.  [default: this "
+        "interpreter]",
         type="program",
         unit="PYTHON",
     ),
     "weights": RequestOption(
-        help="weights that 'run --keep-weights' wrote.",
+        help="weights of the model, which 'run --keep-weights' wrote.",
         unit="SET[:RUN]",
     ),
     "keep_weights": RequestOption(
         help={
             "run": "Keep the final weights of each run, in extra/run_<i>/weights.",
-            "sweep": "Keep the final weights of each run, as 'run' does.",
+            "sweep": "Keep the final weights of each run, as 'run --keep-weights' does.",
         },
         type="flag",
     ),
     "with_profile": RequestOption(
-        help="Profile each configuration once, after all runs: adds the bottleneck of its step to the table.",
+        help="Profile each configuration once, after all runs: adds the bottleneck of its training step to the "
+        "results' table.",
         type="flag",
         flags=("--profile",),
     ),
     "with_fit": RequestOption(
-        help="With --quality: fit normalised entropy = a C^-b + c over training FLOP C; needs 4 sizes or more that "
-        "span a factor of 10.",
+        help="With --quality: fit normalised entropy = a C^-b + c over training FLOP C; needs at least 4 values of C "
+        "that span a factor of 10.",
         type="flag",
         flags=("--fit",),
     ),
-    "strict_env": RequestOption(help="Do not run (exit 6) if the environment check warns.", type="flag"),
+    "strict_env": RequestOption(help="Do not run (exit 6) if the check of the environment warns.", type="flag"),
     "runs": RequestOption(
         help={
-            "run": "Number of runs.  [default: the benchmark's]",
+            "run": "Number of runs of the set.  [default: the benchmark's number]",
             "sweep": "Number of runs of each configuration.",
         },
         type="count",
         flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs")},
     ),
     "until": RequestOption(
-        help="Add runs until the interval of the mean time to train is within FRACTION, such as 3%.",
+        help="Add runs until the interval of the mean time to train is within FRACTION of that mean, such as 3%.",
         type="fraction",
         unit="FRACTION",
     ),
     "max_runs": RequestOption(help="Largest number of runs with --until.  [default: 30]", type="count"),
     "seed": RequestOption(
         help={
-            "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
+            "run": "Base seed from which all runs' seeds follow, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
         },
         type="seed",
     ),
     "matmul": RequestOption(
-        help="Kernels for the matrix products of 'optimized' on a CPU: another set's run_set.json, or the "
-        "matmul.json of its page.  [default: timed once]",
+        help="File with the kernels for matrix products of 'optimized' on a CPU: another set's run_set.json, or the "
+        "matmul.json of that set's page.  [default: the fastest, timed once]",
         type="path",
         unit="FILE",
     ),
     "timeout_s": RequestOption(
-        help="Longest time of a run, in seconds; a hung run is then killed.",
+        help="Longest time of a run, in seconds; a run that takes longer is killed.",
         type="seconds",
         flags=("--timeout",),
     ),
     "output": RequestOption(
         help={
-            "run": "Folder in which the set's own folder is made.",
+            "run": "Folder in which the run set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
             "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
         },
@@ -209,16 +211,19 @@ OPTIONS: Mapping[str, RequestOption] = {
     ),
     "cleanup": RequestOption(help="Shell command after each run, not timed, however the run ended.", unit="CMD"),
     "power_command": RequestOption(
-        help="Measure energy by a shell command that prints watts, run every second, not by RAPL and NVML.",
+        help="Measure energy by this shell command, which prints watts and is run every second, not by RAPL and "
+        "NVML.",
         unit="CMD",
     ),
     "log_to": RequestOption(
-        help="Append each event as it happens to FILE.jsonl, a line of JSON each ('schema event').",
+        help="Append each event of the runs to FILE.jsonl when it happens, as a line of JSON (described by 'schema "
+        "event').",
         type="path",
         unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
-        help="Train as one rank of this run, started by torchrun or srun; -o is then the set's own folder.",
+        help="Train as one rank of the run with this number, started by torchrun or srun; -o is then the run set's "
+        "own folder.",
         type="index",
     ),
 }

@@ -110,6 +110,7 @@ KIND = ThroughputKind(
         verbs=("run", "sweep"),
         member="num_steps",
         unit="STEPS",
-        help="Measure samples/s over STEPS in at least 5 processes instead; any key may vary, nothing is scored.",
+        help="Measure samples/s over STEPS training steps in at least 5 processes, not the time to train; any key "
+        "may vary, and there is no score.",
     ),
 )

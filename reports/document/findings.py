@@ -62,7 +62,7 @@ def group_findings(
                 severity=severity,
                 icon=_ICONS[severity],
                 citation=printable(first.citation),
-                times=f"{_number(entries):,}×{where}",
+                times=f"({plural(_number(entries), 'finding')}{where})",
                 rows=tuple(
                     _row(same, name_places, name_labels if num_labels > 1 else None) for same in alike[:max_rows]
                 ),
@@ -77,7 +77,7 @@ def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
     """Return in words the rules that findings of one severity break; of many rules, the first few and the number of
     the others. '' where no rule is broken.
 
-    An example is 'demanded but not met: CA101 (evaluations come as often as the benchmark says)'.
+    An example is 'demanded but not met: CA101 (evaluations must come as often as the benchmark says)'.
     """
     found = (each for each in findings if each.severity == severity)
     rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))

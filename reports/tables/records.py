@@ -70,7 +70,7 @@ class RunRow(Row, kw_only=True, frozen=True):
     final_quality: Annotated[
         Number, meaning("quality at the last evaluation: the AUC, or the definition's other metric")
     ] = None
-    quality_target: Annotated[Number, meaning("target of final_quality")] = None
+    quality_target: Annotated[Number, meaning("quality target, which final_quality must meet")] = None
     num_evaluations: Annotated[Tally, meaning("number of evaluations in the log")] = None
     global_batch_size: Annotated[Samples, meaning("samples per optimizer step, all ranks together")] = None
     learning_rate: Annotated[Number, meaning("opt_base_learning_rate")] = None
@@ -99,7 +99,8 @@ class SetRow(Row, kw_only=True, frozen=True):
     benchmark: Annotated[Text, meaning("name of the benchmark, as the logs have it")] = None
     benchmark_version: Annotated[Whole, meaning("version of an own benchmark's definition")] = None
     status: Annotated[
-        Literal["own", "official", "unknown"], meaning("whose benchmark it is: one's own, MLPerf's, or unknown")
+        Literal["own", "official", "unknown"],
+        meaning("owner of the benchmark: the user (own), MLPerf (official), or unknown"),
     ] = "unknown"
     division: Annotated[Text, meaning("division, closed or open")] = None
     system: Annotated[Text, meaning("name of the system")] = None
@@ -112,8 +113,12 @@ class SetRow(Row, kw_only=True, frozen=True):
     num_runs_required: Annotated[Tally, meaning("number of runs that a score needs")] = None
     num_converged: Annotated[Tally, meaning("number of runs that reached the target")] = None
     num_unfinished: Annotated[Tally, meaning("number of attempts that left no result")] = None
-    score_s: Annotated[Seconds, meaning("Olympic mean, normalised by reference convergence points")] = None
-    olympic_mean_s: Annotated[Seconds, meaning("mean time to train without the fastest and the slowest run")] = None
+    score_s: Annotated[
+        Seconds, meaning("score: Olympic mean of times to train, normalised by reference convergence points")
+    ] = None
+    olympic_mean_s: Annotated[
+        Seconds, meaning("mean time to train over all runs but the fastest and the slowest")
+    ] = None
     low_s: Annotated[Seconds, meaning("lower end of the interval of the geometric mean of all runs' times")] = None
     high_s: Annotated[Seconds, meaning("upper end of the interval of the geometric mean of all runs' times")] = None
     confidence: Annotated[Share, meaning("confidence of the interval low_s to high_s, its least coverage")] = None
@@ -122,7 +127,7 @@ class SetRow(Row, kw_only=True, frozen=True):
     ] = None
     rcp_outcome: Annotated[Text, meaning("test against reference convergence points: passed, failed, missing")] = None
     rcp_factor: Annotated[Number, meaning("score_s over olympic_mean_s")] = None
-    no_score_reason: Annotated[Text, meaning("reason why there is no score")] = None
+    no_score_reason: Annotated[Text, meaning("reason why the set has no score")] = None
     epochs_to_converge: Annotated[
         Epochs, meaning("geometric mean of epochs to converge over the runs that converged")
     ] = None
@@ -131,7 +136,7 @@ class SetRow(Row, kw_only=True, frozen=True):
         SamplesPerSecond, meaning("geometric mean of throughput over the runs that converged")
     ] = None
     throughput_cv: Annotated[Amount, meaning("coefficient of variation of throughput_samples_per_s")] = None
-    quality_target: Annotated[Number, meaning("target of a run's quality")] = None
+    quality_target: Annotated[Number, meaning("quality target of a run")] = None
     final_quality: Annotated[Number, meaning("mean quality at the last evaluation, over the runs that converged")] = (
         None
     )
@@ -140,7 +145,7 @@ class SetRow(Row, kw_only=True, frozen=True):
     peak_rss_bytes: Annotated[Bytes, meaning("largest peak resident memory of all runs")] = None
     peak_device_bytes: Annotated[Bytes, meaning("largest peak memory on the accelerator of all runs")] = None
     definition_sha256: Annotated[Text, meaning("digest of the benchmark's definition")] = None
-    dataset_sha256: Annotated[Text, meaning("digest of the data")] = None
+    dataset_sha256: Annotated[Text, meaning("digest of the dataset")] = None
     organization: Annotated[Text, meaning("organization that submitted the set")] = None
     round: Annotated[Text, meaning("official round of the submission")] = None
     num_runs_dropped: Annotated[Tally, meaning("number of runs that Olympic scoring drops at each end")] = None
@@ -155,20 +160,27 @@ class SetRow(Row, kw_only=True, frozen=True):
         meaning("share of overhead (and evaluation) in the variance of log time to train; the 3 shares add up to 1"),
     ] = None
     smallest_time_apart: Annotated[
-        Amount, meaning("detectable difference (80 % power) in time to train to a later set, as a fraction")
+        Amount,
+        meaning("least difference in time to train from a later set that is detected with 80 % power, as a fraction"),
     ] = None
     smallest_time_in_turns: Annotated[
         Amount,
         meaning(
-            "detectable difference (80 % power) in time to train of two sets measured alternately with shared seeds, "
-            "as a fraction, if this hour is usual"
+            "least difference in time to train between two sets, measured alternately with shared seeds, that is "
+            "detected with 80 % power, as a fraction, if the system is usually as noisy as in this hour"
         ),
     ] = None
     smallest_time_in_turns_low: Annotated[
-        Amount, meaning("lower end of smallest_time_in_turns in 95 % of sets, since few runs know their spread badly")
+        Amount,
+        meaning(
+            "lower end of the 95 % interval of smallest_time_in_turns, since few runs show their spread inexactly"
+        ),
     ] = None
     smallest_time_in_turns_high: Annotated[
-        Amount, meaning("upper end of smallest_time_in_turns in 95 % of sets, since few runs know their spread badly")
+        Amount,
+        meaning(
+            "upper end of the 95 % interval of smallest_time_in_turns, since few runs show their spread inexactly"
+        ),
     ] = None
     smallest_throughput_apart: Annotated[Amount, meaning("as smallest_time_apart, in throughput")] = None
     smallest_throughput_in_turns: Annotated[Amount, meaning("as smallest_time_in_turns, in throughput")] = None
@@ -196,7 +208,7 @@ class FindingRow(Row, kw_only=True, frozen=True):
     """Table row of one finding: a rule that a result set or one of its logs breaks at one place."""
 
     code: Annotated[str, meaning("code of the rule, as `dlrmbench check --explain CODE` takes it")]
-    title: Annotated[str, meaning("demand of the rule")]
+    title: Annotated[str, meaning("requirement of the rule, which is not met")]
     severity: Annotated[Severity, meaning("severity of the finding; an error makes the set invalid")]
     message: Annotated[str, meaning("description of what is wrong")]
     path: Annotated[str, meaning("file or folder that the finding concerns")]
@@ -204,7 +216,7 @@ class FindingRow(Row, kw_only=True, frozen=True):
     found: Annotated[Text, meaning("value that was found")] = None
     expected: Annotated[Text, meaning("value that was expected")] = None
     remedy: Annotated[str, meaning("what to do about the finding")]
-    citation: Annotated[str, meaning("source of the demand")]
+    citation: Annotated[str, meaning("source of the requirement")]
 
 
 class MeasurementRow(Row, kw_only=True, frozen=True):
@@ -214,7 +226,7 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
     kind: Annotated[str, meaning("kind of measurement, such as throughput or profile")]
     benchmark: Annotated[Text, meaning("name of the benchmark")] = None
     system: Annotated[Text, meaning("name of the system")] = None
-    created_utc: Annotated[Moment, meaning("start of the set")] = None
+    created_utc: Annotated[Moment, meaning("time at which the set was begun")] = None
     process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
     seed: Annotated[Whole, meaning("random seed of the process")] = None
     quantity: Annotated[str, meaning("name of the measured quantity")]

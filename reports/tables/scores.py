@@ -118,22 +118,28 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     smallest_apart: Annotated[
         Amount,
         meaning(
-            "detectable difference (80 % power) to a later measurement, as a fraction, or in the unit where "
-            "differences are compared; null for too few processes, or where none would be found"
+            "least difference from a later measurement that is detected with 80 % power, as a fraction, or in the "
+            "unit where differences are compared; null for too few processes, or where no difference would be found"
         ),
     ]
     smallest_in_turns: Annotated[
         Amount,
         meaning(
-            "detectable difference (80 % power) of two measurements whose processes ran alternately with shared "
-            "seeds, if this hour is usual"
+            "least difference between two measurements, whose processes ran alternately with shared seeds, that is "
+            "detected with 80 % power, if the system is usually as noisy as in this hour"
         ),
     ]
     smallest_in_turns_low: Annotated[
-        Amount, meaning("lower end of smallest_in_turns in 95 % of sets, since few processes know their spread badly")
+        Amount,
+        meaning(
+            "lower end of the 95 % interval of smallest_in_turns, since few processes show their spread inexactly"
+        ),
     ] = None
     smallest_in_turns_high: Annotated[
-        Amount, meaning("upper end of smallest_in_turns in 95 % of sets, since few processes know their spread badly")
+        Amount,
+        meaning(
+            "upper end of the 95 % interval of smallest_in_turns, since few processes show their spread inexactly"
+        ),
     ] = None
     energy_j: Annotated[Joules, meaning("mean measured energy of the processes; null unless all of them have it")] = (
         None

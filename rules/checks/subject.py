@@ -252,4 +252,4 @@ def applies_to_ours(subject: LogSubject) -> str | None:
 
 
 def applies_to_known(subject: Subject) -> str | None:
-    return None if subject.benchmark is not None else "the benchmark is not defined here"
+    return None if subject.benchmark is not None else "no definition of the benchmark is known"

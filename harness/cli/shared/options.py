@@ -195,7 +195,9 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 RULESET = click.option(
-    "--ruleset", metavar="ROUND", help="Judge by the rules of this official round, such as 5.1.  [default: inferred]"
+    "--ruleset",
+    metavar="ROUND",
+    help="MLPerf round by whose rules logs are judged, such as 5.1.  [default: inferred]",
 )
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing_definitions(trainable))
 
@@ -267,11 +269,11 @@ WITH = click.option(
     metavar="NAME|FILE",
     shell_complete=completing_or_files(lambda: (*system_names(), "published")),
     callback=close_systems_after,
-    help="Add a reference system's results of the same kind: a name from 'dlrmbench list --systems', or a bundle. "
-    "published, or published:TABLE.json: rank results of MLPerf's benchmarks among published ones.",
+    help="Add results of a reference system, given by its name in 'dlrmbench list --systems' or by a bundle's FILE. "
+    "published, or published:TABLE.json: rank results of MLPerf's benchmarks among published results.",
 )
-NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run the official checkers.")
-QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")
+NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run MLPerf's official checkers.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Print no progress; warnings are still printed.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
@@ -281,27 +283,37 @@ _DEFINING = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="TOML file with [train], [runtime], [submission] … values.",
+        help="TOML file with values of the sections [train], [runtime], [submission] and others.",
     ),
-    value_option("--set", "assignments", "Set one value; repeatable."),
+    value_option("--set", "assignments", "Set one value of the configuration; repeatable."),
     click.option(
         "--name",
-        help="Label of this configuration, part of the folder's name. Where --set changes a value that the "
-        "definition fixes, it is the name of the new benchmark.",
+        help="Label of this configuration, part of its folder's name. Where --set changes a value that the "
+        "definition fixes, NAME is also the name of the new benchmark that results.",
     ),
     DATA,
 )
 _CONFIGURATION = (
     *_DEFINING,
-    click.option("--device", shell_complete=completing(lambda: ("cpu", "cuda")), help="cpu, cuda or cuda:N."),
-    click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: timed once]"),
+    click.option(
+        "--device",
+        shell_complete=completing(lambda: ("cpu", "cuda")),
+        help="Device that computes: cpu, cuda or cuda:N.",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Number of CPU threads.  [default: the fastest, timed once]"
+    ),
     click.option(
         "--implementation",
         shell_complete=completing(_implementations),
-        help="reference, optimized, torchrec, or FILE.py:OBJECT.  [default: reference]",
+        help="Code that trains: reference, optimized, torchrec, or your own FILE.py:OBJECT.  [default: reference]",
     ),
     MODEL,
-    click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
+    click.option(
+        "--ranks",
+        type=click.IntRange(min=1),
+        help="Number of processes (ranks) of one run; several only with torchrec.  [default: 1]",
+    ),
     click.option(
         "--sharding",
         shell_complete=completing(lambda: SHARDING_TYPES),
@@ -322,10 +334,10 @@ _CONFIGURATION = (
     click.option(
         "--division",
         type=click.Choice(["closed", "open"]),
-        help="Division: closed (MLPerf's: same model, data and optimizer) or open.  [default: closed for your own "
-        "benchmarks, open for official names]",
+        help="Division of the results: closed (as MLPerf's: same model, data and optimizer) or open.  [default: "
+        "closed for your own benchmarks, open for official names]",
     ),
-    click.option("--submitter", help="Organisation named in log and system description."),
+    click.option("--submitter", help="Organisation that submits, named in the logs and the system description."),
 )
 
 

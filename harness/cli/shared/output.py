@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
+def form_option(*forms: str, text: str = "Form of the output.") -> Callable[[F], F]:
     """Return the option --format with the choices `forms` (table, json, …); the first is the default."""
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
@@ -40,7 +40,7 @@ VERBOSE = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_verbose,
-    help="Also print the method and all inputs.",
+    help="Also print how the result was computed, and all inputs.",
 )
 """Option --verbose of commands that by default print only the findings and one table; `is_verbose` tells whether the
 user gave it."""

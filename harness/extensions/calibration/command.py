@@ -31,7 +31,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder of the results.  [default: results/<benchmark>-calibration]",
+    help="Folder of the calibration's results.  [default: results/<benchmark>-calibration]",
 )
 @click.option(
     "-n",
@@ -40,7 +40,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     default=20,
     show_default=True,
     type=click.IntRange(min=2, max=MAX_RUNS),
-    help="Seeds per batch size.",
+    help="Number of runs, each with its own seed, per batch size.",
 )
 @click.option(
     "--confirm-runs",
@@ -48,24 +48,27 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     default=60,
     show_default=True,
     type=click.IntRange(min=2),
-    help="Seeds at the definition's own batch size.",
+    help="Number of runs, each with its own seed, at the definition's own batch size.",
 )
 @click.option(
-    "--seed", "base_seed", type=click.IntRange(min=0), help="Base seed of all runs except tuning.  [default: 20000]"
+    "--seed",
+    "base_seed",
+    type=click.IntRange(min=0),
+    help="Base seed of all runs except those that tune learning rates.  [default: 20000]",
 )
 @click.option(
     "--batch-size",
     "batch_sizes",
     multiple=True,
     type=click.IntRange(min=1),
-    help="Batch size beside the definition's own; repeatable.",
+    help="Batch size to calibrate besides the definition's own; repeatable.",
 )
 @click.option(
     "--learning-rate",
     "learning_rates",
     multiple=True,
     type=FiniteRange(min=0, min_open=True),
-    help="Learning rate to choose from; repeatable.",
+    help="Learning rate of the grid from which the best is chosen; repeatable.",
 )
 @click.option(
     "--tuning-runs",
@@ -73,42 +76,43 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     default=2,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Seeds per grid point.",
+    help="Number of runs per learning rate of the grid.",
 )
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
-    help="Precision of matrix products; in another one than the definition's, files are named NAME.bf16.",
+    help="Precision of matrix products; where the definition has another, the files' names say so (NAME.bf16).",
 )
 @click.option(
     "--workers",
     "num_workers",
     type=click.IntRange(min=1),
-    help="Runs at a time, one thread each.  [default: the cores]",
+    help="Number of runs at a time, one thread each.  [default: the number of cores]",
 )
 @click.option(
     "--quick",
     "is_quick",
     is_flag=True,
-    help="Make 3 runs at the definition's own batch size alone, marked as uncalibrated: a first look, no reference.",
+    help="Make only 3 runs, at the definition's own batch size: a first look, marked as uncalibrated, and no "
+    "reference.",
 )
 @click.option(
     "--plan",
     "is_planned",
     is_flag=True,
-    help="Say what would be run and how long it would take, from a few steps; keep nothing.",
+    help="Only list the runs, and estimate their time from a few steps; no result is kept.",
 )
 def calibrate(
     benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
 ) -> None:
-    """Measure where BENCHMARK's target should lie.
+    """Measure where BENCHMARK's quality target should lie.
 
-    Trains full epochs of the reference implementation at several batch sizes, and of simpler models that must stay
-    below the target. The definition's own batch size keeps the definition's learning rate; the others get the best of
-    several learning rates. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs
-    stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed target quality
-    needs no new runs; --seed confirms a target with fresh runs. Defaults: 0.5, 1 and 2 times the definition's batch
-    size; 0.5, 0.7, 1, 1.4 and 2 times the definition's learning rate.
+    The reference is trained for full epochs at several batch sizes, each with the best learning rate of a grid, and
+    so are models that must stay below the target. The command writes calibration.md, BENCHMARK.calibration.json and
+    BENCHMARK.rcps.json. Finished runs stay in runs.jsonl: the same command again completes an interrupted
+    calibration, and a changed target needs no new runs; --seed confirms a target with fresh runs. By default the
+    batch sizes are half, once and twice the definition's, the learning rates 0.5, 0.7, 1, 1.4 and 2 times the
+    definition's.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

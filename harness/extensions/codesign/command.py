@@ -37,43 +37,45 @@ def _spaces() -> Iterable[str]:
     shell_complete=completing_or_files(_spaces),
     default="pe_array",
     show_default=True,
-    help="The accelerator, its choices and their numbers: pe_array, pe_array_fine, or a file in its form.",
+    help="Design space of the accelerator, with the numbers that model it: pe_array, pe_array_fine, or a file in "
+    "their form.",
 )
 @click.option(
     "--mode",
     "modes",
     type=several(click.Choice(["separate", "joint"])),
     metavar="MODE,…",
-    help="Hardware first, then tiles (separate), or both together (joint).  [default: separate,joint]",
+    help="Search hardware first and tilings for it after that (separate), or both together (joint).  [default: "
+    "separate,joint]",
 )
 @click.option(
     "--pareto",
     type=several(click.Choice(["latency", "energy"])),
     metavar="OBJECTIVE,…",
-    help="What to minimise; the first decides tilings.  [default: latency,energy]",
+    help="Objectives to minimise; the first objective decides the tilings.  [default: latency,energy]",
 )
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Valid points of each search of a space too large to try whole.",
+    help="Number of valid designs that each search tries in a space too large to try whole.",
 )
 @click.option(
     "--by",
     "methods",
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
-    help="Compare searches of --trials points: a Gaussian process, NSGA-II, random draws. The first one also "
-    "searches a space that is too large to try whole. The first 10 points of gp and 20 of nsga2 are random.  "
-    "[default: gp, beyond 200 trials nsga2, compared with none]",
+    help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The search "
+    "named first is also used for a space that is too large to try whole. The first 10 designs of gp and 20 of "
+    "nsga2 are random.  [default: gp, beyond 200 trials nsga2, without a comparison]",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Seeds of each search that --by compares, from --seed on.",
+    help="Number of seeds, from --seed on, with which --by repeats each search.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Folder in which the study's own folder is made.")
@@ -92,13 +94,13 @@ def codesign(
     form: str,
     **given: Any,
 ) -> None:
-    """Search an accelerator and tilings of BENCHMARK's training step on it, by a model; nothing is run.
+    """Search a modelled accelerator, and tilings of BENCHMARK's training step on it; no training is run.
 
-    Latency and energy of the step's products and lookups on an array of processing elements are modelled by the
-    numbers in the file of the design space, which --verbose prints with their sources. The first value of each
-    parameter makes the hand-made design, the baseline. All points are tried where that takes about a minute, which
-    finds the optimum; of a larger space --trials points are tried, the hand-made design first. Points beyond the
-    area, or with tiles that do not fit, are never drawn. The study and its page are kept in a new folder below -o.
+    Latency and energy of the training step's matrix products and lookups on an array of processing elements are
+    modelled by the numbers in the file of --space, which --verbose prints with their sources. The first values of the
+    space are a design made by hand, the baseline. All designs are tried where that takes about a minute, which finds
+    the optimum; of a larger space --trials designs are tried, the baseline first. Designs that exceed the chip's area
+    limit, or whose tiles do not fit, are never tried. The study and its page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

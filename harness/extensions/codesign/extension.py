@@ -6,7 +6,7 @@ EXTENSION = Extension(
     verbs={
         "codesign": Verb(
             "harness.extensions.codesign.command:codesign",
-            "Search an accelerator and a benchmark's tilings on it, modelled.",
+            "Search a modelled accelerator, and a benchmark's tilings on it.",
             "Plan and model",
         ),
     },

@@ -23,31 +23,46 @@ _DEFAULT_PAGE = Path("history.html")
 @verb("dlrmbench history", "dlrmbench history results --format html -o history.html")
 @click.argument("folder", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Most sets shown, the newest first."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Largest number of sets to show, the newest first.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its series, "
-    "else 7 where a series that has sets since then cannot be judged.",
+    help="regression: list what changed, and exit with 5 if a series got worse within its --last newest sets, else "
+    "with 7 if a series with sets as new as these cannot be judged.",
 )
 @click.option(
-    "--last", type=click.IntRange(min=3), default=10, show_default=True, help="Newest sets that --fail-on looks at."
+    "--last",
+    type=click.IntRange(min=3),
+    default=10,
+    show_default=True,
+    help="Number of newest sets of each series in which --fail-on looks for regressions.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write [html: history.html].")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Page to write with --format html.  [default: history.html]",
+)
 @form_option("table", "json", "csv", *FORMS, "html")
 def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
     """List past run sets and measurements below DIR, newest first.  [default: results]
 
-    Each has its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
-    cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
+    Each set is listed with its benchmark, configuration, system, verdict, score, throughput, and the code that made
+    it. Sets that cannot be read are listed as broken. The directory DIR is the whole history: no data is kept
+    elsewhere.
 
-    A series is one quantity of one benchmark, configuration and system over time. --format html makes a page of all:
-    a chart per series, and changes that are more than chance, each with the first set after it, both commits, its
-    step and the settings that differ. A series needs at least 8 sets, and a change 3 sets after it. A series that
-    drifts, rises or falls steadily is not judged, and the page says so.
+    A series is one quantity of one benchmark, configuration and system over time. --format html makes a page of all
+    series: a chart of each, and the changes that are more than chance, each with its size, the first set after the
+    change, the commits before and after, and the settings that differ. Changes are found in series of at least 8
+    sets, with at least 3 sets after the change. A series that drifts, rises or falls steadily is not judged, and the
+    page says so.
     """
     from reports.comparison.history import read_history
     from reports.comparison.records import PastSet

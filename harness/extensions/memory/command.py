@@ -24,7 +24,7 @@ from harness.cli.shared.values import amount, several, share
 from reports.render.forms import FORMS
 
 _SEED = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of all random draws."
 )
 
 
@@ -38,10 +38,14 @@ def _tiers() -> Iterable[str]:
 @BENCHMARK
 @defining
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trace: a new one."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="New folder to which the trace is written."
 )
 @click.option(
-    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="Split to trace."
+    "--split",
+    type=click.Choice(["train", "eval"]),
+    default="train",
+    show_default=True,
+    help="Split of the dataset whose lookups are traced.",
 )
 @click.option(
     "--lookups",
@@ -49,7 +53,7 @@ def _tiers() -> Iterable[str]:
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Lookups to trace, from the start of the split.",
+    help="Number of embedding lookups to trace, from the start of the split.",
 )
 @click.option(
     "--sample-rate",
@@ -57,7 +61,7 @@ def _tiers() -> Iterable[str]:
     metavar="SHARE",
     default="100%",
     show_default=True,
-    help="Estimate miss ratios from eight samples, each this share of the rows: for long traces.",
+    help="For long traces: estimate miss ratios from eight samples, each of this share of the embedding rows.",
 )
 @click.option(
     "--policy",
@@ -66,21 +70,22 @@ def _tiers() -> Iterable[str]:
     default="lru,lfu,static",
     show_default=True,
     metavar="NAME,…",
-    help="Cache policies to simulate: lru; lfu, with ageing; static, a fixed set of the rows that the first half of "
+    help="Cache policies to simulate: lru; lfu, with ageing; static, which holds those rows that the first half of "
     "the trace looks up most.",
 )
 @click.option(
     "--tables",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Rows, widths and sides of a traced file's tables: .csv or .json, in their order.",
+    help="File (.csv or .json) of rows, width and side of each table of the traced file, in the order of the tables.",
 )
 @click.option(
     "--items",
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="Samples of one query: items ranked for one user. User-side tables are looked up once a query.",
+    help="Number of samples of one query: items ranked for one user. Tables of the user's side are looked up once "
+    "per query.",
 )
 @_SEED
 @form_option("table", "json", *FORMS)
@@ -100,16 +105,16 @@ def trace(
 ) -> None:
     """Record which embedding rows BENCHMARK's samples look up, and find miss ratios of caches of every size.
 
-    Lookups are those that the model makes. A file may take the place of BENCHMARK: lookups in the form of
-    facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's --data-trace-file takes it
-    (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU are exact, from the stack
-    distance of every lookup, for one cache that all tables share and for one cache per table. Caches of other
-    policies are simulated and compared over the trace's second half. The trace is a folder with the arrays,
-    study.json and its page.
+    Recorded lookups are those that a model sees, after any map of ids. A file may take the place of BENCHMARK:
+    lookups in the form of facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's
+    --data-trace-file takes it (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU
+    are exact, from the stack distance of every lookup, for one cache that all tables share and for one cache per
+    table. Caches of policies other than LRU are simulated, and compared over the trace's second half. The trace's
+    folder holds the recorded arrays, study.json and the study's page.
 
-    A file of tables has a header 'name,rows,width,pooling' and a line per table, or a list of such objects; also side
-    (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not give the number
-    of rows of its tables: --tables does.
+    A file of tables is CSV with the header 'name,rows,width,pooling' and a line per table, or JSON with a list of
+    such objects; side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent may be added. A file of
+    lookups does not state the number of rows of its tables; --tables states it.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -157,7 +162,11 @@ def trace(
 )
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @click.option(
-    "--trace", "folder", type=click.Path(path_type=Path), required=True, help="Folder that 'dlrmbench trace' made."
+    "--trace",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of a trace of embedding lookups, made by 'dlrmbench trace'.",
 )
 @click.option(
     "--tier",
@@ -167,14 +176,14 @@ def trace(
     show_default=True,
     metavar="NAME,…",
     shell_complete=completing_several(_tiers),
-    help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
+    help="Memories below DRAM in which rows lie: nand, 3dxp, cxl, or a FILE.toml in their form.",
 )
 @click.option(
     "--cache",
     "caches",
     type=several(share),
     metavar="SHARE,…",
-    help="Sizes of caches in DRAM, as shares of the rows below DRAM.",
+    help="Sizes of the row caches in DRAM, as shares of the rows that lie below DRAM.",
 )
 @click.option(
     "--policy",
@@ -183,19 +192,36 @@ def trace(
     default="lru",
     show_default=True,
     metavar="NAME,…",
-    help="Policies of these caches, as in 'trace'; the warm-up chooses a static set.",
+    help="Policies of the row caches, as in 'trace'; the warm-up chooses the rows of static.",
 )
-@click.option("--rate", type=amount, metavar="NUMBER", help="Queries per second.  [default: idle system]")
-@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Cache memory to divide among the tables.")
-@click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache with this hit rate.")
+@click.option(
+    "--rate",
+    type=amount,
+    metavar="NUMBER",
+    help="Queries per second for which latency is simulated.  [default: an idle system]",
+)
+@click.option(
+    "--fit-cache",
+    "fit_bytes",
+    type=SizeParam(),
+    help="Find how to divide a cache of SIZE in DRAM among the embedding tables.",
+)
+@click.option(
+    "--hit-rate", type=share, metavar="SHARE", help="Find the smallest LRU cache of rows with this hit rate."
+)
 @click.option(
     "--warm-up",
     type=fraction,
     metavar="SHARE",
-    help="Share of the trace that fills caches, not counted.  [default: until LRU is steady; else half]",
+    help="Share of the trace, from its start, that fills caches and is not counted.  [default: until an LRU cache is "
+    "steady, else half]",
 )
 @click.option(
-    "--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Devices of the memory.  [default: 1]"
+    "--devices",
+    "num_devices",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Number of devices of the memory below DRAM.  [default: 1]",
 )
 @click.option(
     "--pool",
@@ -204,48 +230,55 @@ def trace(
     default="host",
     show_default=True,
     metavar="WHO,…",
-    help="Where rows are added up: host, device or switch.",
+    help="Where a sample's embedding rows are added up (pooled): host, device or switch.",
 )
 @click.option(
     "--placement",
     type=click.Choice(["interleave", "hot-local"]),
     default="interleave",
     show_default=True,
-    help="Rows in --local: spread over all, or those looked up most (an oracle).",
+    help="Rows that lie in --local: spread over all rows, or those looked up most (an oracle).",
 )
 @click.option(
-    "--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay in it.  [default: none]"
+    "--local",
+    "local_bytes",
+    type=SizeParam(),
+    default=0,
+    help="Size of DRAM for embedding rows that always stay in DRAM.  [default: none]",
 )
 @click.option(
     "--side",
     type=click.Choice(["user", "item"]),
-    help="Put the tables of one side alone below DRAM.  [default: all tables]",
+    help="Put only the tables of the user's side, or of the items' side, below DRAM.  [default: all tables]",
 )
 @click.option(
     "--fleet",
     type=(amount, SizeParam(), amount),
     metavar="RATE DRAM RATE",
-    help="Count hosts, given queries/s of the fleet, and DRAM for rows and queries/s of a host.",
+    help="Count the hosts that a fleet needs, given the fleet's queries/s, and a host's DRAM for rows and queries/s.",
 )
 @click.option(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Watts of a host without DRAM for rows, of a GB of that DRAM, and of a device.",
+    help="Power in watts of a host without DRAM for rows, of each GB of that DRAM, and of each device below DRAM.",
 )
 @click.option(
-    "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
+    "--row-size",
+    "row_bytes",
+    type=SizeParam(takes_bytes=True),
+    help="Size of an embedding row.  [default: as in the trace]",
 )
 @_SEED
 @output_option("Folder in which the study's own folder is made.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
-    """Simulate embedding rows below DRAM: misses of a row cache, reads, bytes over links, and added latency.
+    """Simulate embedding rows in a memory below DRAM: cache misses, reads, bytes over links, and added latency.
 
-    A query is a sample of the trace. The trace must be of BENCHMARK where that is given. Miss ratios and bytes are
-    exact; latencies are simulated from the numbers in the file of the slower memory (--tier), which --verbose prints
-    with their sources. A rate above the limit of a device or link is reported as impossible.
+    A query is a sample of the trace. Where BENCHMARK is given, the trace must be of that benchmark. Miss ratios and
+    bytes are exact; latencies are simulated from the numbers in the file of the memory (--tier), which --verbose
+    prints with their sources. A rate of queries above what a device or link can deliver is reported as impossible.
 
     For --fleet, give queries/s of the whole fleet, bytes of DRAM for rows in a host, and queries/s of a host with all
     rows in DRAM; --watts adds power.

@@ -16,17 +16,25 @@ from harness.foundation.errors import ExitCode
     "dlrmbench package A B --submitter Me --division open -o submission",
 )
 @click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=ResultPath())
-@click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
+@click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, spelled as in the logs.")
 @click.option(
     "-o",
     "--output",
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder to make; it holds ORG/ and SHA256SUMS.",
+    help="New folder for the submission, which will hold ORG/ and SHA256SUMS.",
 )
-@click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
-@click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
+@click.option(
+    "--division",
+    type=click.Choice(["closed", "open"]),
+    help="Division of the submission; results of the other division are refused.",
+)
+@click.option(
+    "--ruleset",
+    metavar="ROUND",
+    help="MLPerf round by whose rules the submission is judged, such as 6.0.  [default: inferred]",
+)
 @click.option(
     "--weights",
     is_flag=True,
@@ -35,11 +43,13 @@ from harness.foundation.errors import ExitCode
 @click.option("--allow-non-compliant", is_flag=True, help="Package also sets that break rules or are incomplete.")
 @NO_SECOND_OPINION
 def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
-    """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
+    """Build an organisation's MLPerf submission tree from RESULTS: run sets or their names, or result trees of any
+    origin.
 
-    Logs are copied byte for byte, never edited; beside the code are the records of dlrmbench's own runs, against
-    which the rules check the logs. Files that are left out are listed. The tree is judged by dlrmbench's rules and
-    the official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
+    Logs are copied byte for byte and never edited; the records of dlrmbench's own runs, against which the rules check
+    the logs, are packaged beside the code. The command lists the files that it leaves out. The tree is judged by
+    dlrmbench's rules and the official checkers, and made only when it is compliant (exit code 3 otherwise), all at
+    once or not at all.
     """
     from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks

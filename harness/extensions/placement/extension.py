@@ -16,22 +16,22 @@ EXTENSION = Extension(
     verbs={
         "place": Verb(
             "harness.extensions.placement.place:place",
-            "Search where embedding tables should be, on devices not here.",
+            "Search devices for embedding tables, where this machine need not have them.",
             "Plan and model",
         ),
         "place-tasks": Verb(
             "harness.extensions.placement.place_tasks:place_tasks",
-            "Compare such searches on many tasks, which are of no benchmark.",
+            "Compare searches of plans on many tasks, which are of no benchmark.",
             "Plan and model",
         ),
         "measure-costs": Verb(
             "harness.extensions.placement.measure_costs:measure_costs",
-            "Measure what embedding tables cost here, for 'place' elsewhere.",
+            "Measure embedding tables' times here, for 'place' on any machine.",
             "Plan and model",
         ),
         "plan-devices": Verb(
             "harness.extensions.placement.plan_devices:plan_devices",
-            "Say where TorchRec would lay tables on devices not here.",
+            "Show TorchRec's plan of tables on devices that need not exist.",
             "Plan and model",
         ),
     },

@@ -25,25 +25,27 @@ from harness.extensions.placement.options import BATCH_SIZE
     "num_sets",
     type=click.IntRange(100, 10_000),
     metavar="SETS",
-    help="Measure this number of sets of tables, too, each as one device runs it, for 'place --cost net'.",
+    help="Measure also this number of sets of tables, each set as one device would run it, for 'place --cost net'.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The file to write, which 'place --costs' reads.",
+    help="File of the measured costs to write, which 'place --costs' reads.",
 )
 def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
     """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
-    Measured are lookups, backward pass and update for a global batch, of each table and of the halves that plans may
-    cut it into: the median of eight alternate rounds, with their spread, and the load meanwhile. 'place --costs' adds
-    these times up, on this machine or another. With --sets, random sets of 1 to 15 of the tables and halves are
-    measured in the same rounds, each by one lookup, backward pass and update of all its tables. By these sets 'place
-    --costs FILE --cost net' tells whether adding up is wrong by more than the noise, and uses a net only where the
-    net is shown to predict better.
+    Lookups, backward pass and update for a global batch are timed for each table, and for the halves into which plans
+    may cut a table: the median of eight alternate rounds, with its spread, and the machine's load. 'place --costs'
+    adds up these times, on this machine or another. With --sets, random sets of 1 to 15 of the tables and halves are
+    measured in the same rounds, each by one lookup, backward pass and update of all its tables. From these sets
+    'place --costs FILE --cost net' tells whether sums of the tables' times are wrong by more than the noise, and uses
+    a neural net only where the net is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

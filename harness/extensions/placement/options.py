@@ -20,17 +20,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(1, 10_000)
 
 DEVICES = (
-    ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "Kind of the devices."),
-    ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Memory of one device."),
+    (
+        "--device-type",
+        "device_type",
+        click.Choice(["cuda", "cpu"]),
+        "cuda",
+        "Kind of the devices on which tables are placed.",
+    ),
+    ("--device-memory", "memory_bytes", SizeParam(), "80GiB", "Size of one device's memory."),
     (
         "--reserve",
         "reserve",
         fraction,
         "15%",
-        "Share of a device's memory that is kept free of tables; 15 % is TorchRec's.",
+        "Share of a device's memory that is kept free of tables; TorchRec keeps 15 % free.",
     ),
     ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Memory bandwidth of one device."),
-    ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
+    ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Number of devices in one host."),
     (
         "--intra-host-bandwidth",
         "intra_host_bandwidth",
@@ -74,7 +80,7 @@ def device_options(memory: str = "80GiB", reserve: str = "15%") -> Callable[[F],
             type=click.IntRange(1, 4096),
             required=True,
             metavar="N",
-            help="Plan tables for that many devices.",
+            help="Number of devices on which the plans place tables.",
         )(command)
 
     return add
@@ -90,23 +96,26 @@ _SEARCHING = (
     click.option(
         "--by", type=several(str), default="lookup,size_lookup,greedy,local,neuroshard", show_default=True,
         metavar="SEARCH,…", shell_complete=completing_several(_searches),
-        help="random, dim, lookup, size_lookup, greedy, local, neuroshard, autoshard, optimal, torchrec; greedy and "
-        "local are part of every study.",
+        help="Searches for plans: random, dim, lookup, size_lookup, greedy, local, neuroshard, autoshard, optimal, "
+        "torchrec; greedy and local are part of every study.",
     ),
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
         show_default=True,
-        help="Cost of tables on a device: by bandwidth, TorchRec's estimator, measured, or learnt.",
+        help="How to estimate the time of tables on a device: by bandwidth, TorchRec's estimator, measurement, or a "
+        "learnt net.",
     ),
     click.option(
         "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
-        help="Train the net on this number of sets, measured here.",
+        help="Train the net of --cost net on this number of sets of tables, measured on this machine.",
     ),
     click.option(
         "--retrain", is_flag=True,
-        help="Train the cost net and the policy anew, instead of using those kept below --data.",
+        help="Train the net of costs and the search policy anew, instead of using those kept below --data.",
     ),
-    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of draws."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."
+    ),
 )  # fmt: skip
 
 
@@ -114,7 +123,7 @@ BATCH_SIZE = click.option(
     "--batch-size",
     type=click.IntRange(1, 2**31),
     metavar="N",
-    help="Samples of a step, where BENCHMARK is a file of tables.  [default: 65536]",
+    help="Samples of a training step, where BENCHMARK is a file of tables.  [default: 65536]",
 )
 
 

@@ -40,42 +40,51 @@ if TYPE_CHECKING:
     "--costs",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Take costs of tables that 'measure-costs' measured, perhaps elsewhere, in place of --cost; with --cost net "
-    "learn from its sets.",
+    help="Use the costs of tables that 'measure-costs' wrote to FILE, here or on another machine, instead of --cost; "
+    "with --cost net, learn from the sets in FILE.",
 )
 @click.option(
-    "--keep", "kept", multiple=True, metavar="TABLE=DEVICE", help="Leave a table, by number or name, where it is."
+    "--keep",
+    "kept",
+    multiple=True,
+    metavar="TABLE=DEVICE",
+    help="Keep a table, given by number or name, on this device in every plan.",
 )
 @click.option(
     "--from",
     "today",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PLAN",
-    help="Also improve the plan that runs today (a file of -o), and say how much of it each plan moves.",
+    help="Plan in use today, as a file of -o: improve this plan, too, and say how much of it each new plan moves.",
 )
 @click.option(
-    "--trace", type=click.Path(path_type=Path), help="Count the reuse of rows in this trace, a folder of 'trace'."
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="Count how often rows are reused in this trace, a folder made by 'trace'.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Keep the cheapest plan in this file."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to which the plan of least cost is written.",
 )
 @click.option(
     "--run",
     "num_steps",
     type=COUNT,
     metavar="STEPS",
-    help="Train STEPS steps by each plan, and by TorchRec's own ('auto'), alternately.",
+    help="Train STEPS steps by each plan, and by TorchRec's own plan ('auto'), alternately.",
 )
 @form_option("table", "json", *FORMS)
 def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:
-    """Search plans of BENCHMARK's embedding tables on --devices N, and compare their costs.
+    """Search plans that place BENCHMARK's embedding tables on --devices N, and compare the plans' costs.
 
     A plan's cost is the time of its slowest device for lookups, updates and the exchange of embeddings, modelled from
-    the numbers of the devices, unless --cost says measured. The optimum is the best of all plans that cut no table.
-    'run --sharding plan:FILE' trains with the plan that -o writes. With --run, up to 10 plans of different costs and
-    TorchRec's own are ranked by a sweep of throughput in the results folder, one thread a rank; 'run --beside'
-    compares two. The study and its page are kept in a new folder of the results folder, trained nets and policies in
-    place/ below --data.
+    the devices' bandwidths and latencies, unless --cost is measured. The optimum is the plan of least cost among all
+    plans that cut no table. 'run --sharding plan:FILE' trains with the plan that -o writes. With --run, up to 10
+    plans of different costs and TorchRec's own plan are ranked by measured throughput, in a sweep in the results
+    folder with one thread per rank; 'run --beside' compares two plans. The study and its page are kept in a new
+    folder of the results folder, trained nets and policies in place/ below --data.
 
     BENCHMARK may be a file of your own tables: CSV or JSON of name, rows, width and pooling, and, where known,
     optimizer and zipf_exponent.

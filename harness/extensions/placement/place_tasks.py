@@ -41,25 +41,26 @@ _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
     "--number",
     type=COUNT,
     metavar="TASKS",
-    help="Number of tasks: generated, or the first ones of --read.  [default: 10, or all of the file]",
+    help="Number of placement tasks: generated tasks, or the first tasks of --read.  [default: 10, or all of the "
+    "file]",
 )
 @click.option(
     "--read",
     "files",
     type=(click.Path(path_type=Path), click.Path(path_type=Path)),
     metavar="TASKS TABLES",
-    help="Read tasks, a line 'ids dims' each, and their tables from files in NeuroShard's format.",
+    help="Read placement tasks, a line 'ids dims' each, and their tables from two files in NeuroShard's format.",
 )
 @DATA
 @device_options(memory="4GiB", reserve="0%")
 @search_options
 @form_option("table", "json", *FORMS)
 def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:
-    """Search plans of many tasks, each a set of tables, on --devices N, and compare their costs.
+    """Search plans for many tasks, each a set of tables to place on --devices N, and compare the plans' costs.
 
-    Tasks are drawn as NeuroShard's generator draws them, or read from files. Costs are those of 'place', and trained
-    nets and policies are kept in place/ below --data. The study and its page are kept in a new folder of the results
-    folder.
+    Tasks are drawn as NeuroShard's generator draws them, or read from files. Costs are computed as by 'place', and
+    trained nets and policies are kept in place/ below --data. The study and its page are kept in a new folder of the
+    results folder.
     """
     from msgspec import structs
 

@@ -20,10 +20,10 @@ from harness.extensions.placement.options import HEADINGS, device_options, read_
 @device_options()
 @form_option("table", "json")
 def plan_devices(benchmark: str, form: str, **given: Any) -> None:
-    """Show TorchRec's plan of BENCHMARK's tables on devices that need not be here, with memory and time of each.
+    """Show TorchRec's plan of BENCHMARK's tables on devices that need not exist, with memory and time of each device.
 
-    The plan is modelled by TorchRec's planner, from the memory and bandwidths given; hundreds of devices take
-    minutes. 'place' compares the plan with those of other searches.
+    TorchRec's planner models the plan from the memory and bandwidths given; for hundreds of devices it takes minutes.
+    'place' compares this plan with the plans of other searches.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve

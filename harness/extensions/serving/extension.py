@@ -12,7 +12,7 @@ EXTENSION = Extension(
         ),
         "simulate": Verb(
             f"{PLACE}.simulate:simulate",
-            "Simulate how long queries wait at each rate.",
+            "Simulate how long queries wait at each rate of queries.",
             "Plan and model",
         ),
     },

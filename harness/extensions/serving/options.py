@@ -40,34 +40,41 @@ def items_or_auto(text: str) -> int | str:
 
 
 _ASKING = (
-    click.option("--target-latency", "target_latency_ms", type=duration, help="Latency limit, such as 25ms."),
     click.option(
-        "--percentile", type=FiniteRange(50, 99.9), help="Percent of the queries that must be within the limit."
+        "--target-latency", "target_latency_ms", type=duration, help="Latency limit of the queries, such as 25ms."
+    ),
+    click.option(
+        "--percentile",
+        type=FiniteRange(50, 99.9),
+        help="Percent of the queries that must be answered within the latency limit.",
     ),
     click.option(
         "--queries",
         metavar="SIZES",
-        help="Items of a query: deeprecsys (mean 165), mlperf (dlrm-v2's, mean 270), dlrm-v3 (2,048), "
-        "lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH with a line for each: ITEMS, or SECONDS,ITEMS for 'simulate'.",
+        help="Number of items of a query: deeprecsys (mean 165), mlperf (dlrm-v2's, mean 270), dlrm-v3 (2,048), "
+        "lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH with a line per query: ITEMS, or SECONDS,ITEMS for "
+        "'simulate'.",
     ),
     click.option(
         "--scenario",
         type=click.Choice(["server", "offline", "single_stream"]),
-        help="Arrivals: at random, all at once, or one query after the other.",
+        help="MLPerf scenario, in which queries arrive at random, all at once, or one after the other.",
     ),
     click.option(
         "--batch",
         type=items_or_auto,
         metavar="ITEMS|auto",
-        help="Most items of a call: queries are merged up to that, larger ones split; auto: searched, together with "
-        "the size from which queries are split over workers.  [default: a call for each query; offline, auto]",
+        help="Most items of one call of the model: queries are merged up to this number, larger queries are split; "
+        "auto: the number is searched, together with the size from which queries are split over workers.  "
+        "[default: a call for each query; offline, auto]",
     ),
     click.option(
         "--workers",
         "num_workers",
         type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
-        help="Threads that take queries; --threads are shared out among them.  [default: both chosen by timing]",
+        help="Number of threads that take queries; the CPU threads of --threads are shared out among them.  "
+        "[default: both chosen by timing]",
     ),
 )
 _ANSWERING = (
@@ -75,7 +82,8 @@ _ANSWERING = (
         "sweep",
         "weights",
         help={
-            "weights": "Weights that 'run --keep-weights' kept, or a run's checkpoint: SET:RUN@N.  [default: random]"
+            "weights": "Weights of the model, kept by 'run --keep-weights', or a run's checkpoint: SET:RUN@N.  "
+            "[default: random]"
         },
     ),
     click.option(
@@ -83,25 +91,25 @@ _ANSWERING = (
         "train_samples",
         type=click.IntRange(min=1),
         metavar="SAMPLES",
-        help="Train this many samples first.",
+        help="Train the model on this many samples before it answers queries.",
     ),
     click.option(
         "--mlperf",
         is_flag=True,
         default=None,
-        help="Apply MLPerf Inference's requirements for recommenders: runs of 600 s, 204,800 queries of dlrm-v2 (100 "
-        "to 700 items) or 349,823 of dlrm-v3 (2,048 items), the round's seeds.",
+        help="Apply MLPerf Inference's requirements for recommenders: runs of 600 s, the round's seeds, and 204,800 "
+        "queries of 100 to 700 items (dlrm-v2) or 349,823 queries of 2,048 items (dlrm-v3).",
     ),
     click.option(
         "--round",
         type=click.Choice(sorted(ROUNDS)),
-        help="The round of --mlperf: 5.0 and 5.1 have dlrm-v2, 6.0 and 6.1 dlrm-v3 (HSTU).  [default: the model's "
-        "last]",
+        help="MLPerf Inference round that --mlperf applies: 5.0 and 5.1 have dlrm-v2, 6.0 and 6.1 dlrm-v3 (HSTU).  "
+        "[default: the model's last round]",
     ),
     click.option(
         "--user-conf",
         metavar="FILE",
-        help="user.conf of LoadGen, whose lines set keys of [serve]; others are refused.",
+        help="File user.conf of LoadGen, whose lines set keys of [serve]; lines with other keys are refused.",
     ),
 )
 
@@ -115,9 +123,9 @@ FLAGS = {"runs": ("-n", "--processes")}
 """Command-line flags, by parameter, of options that `serve` and `run` have in common, where `serve` names the option
 otherwise than `run` does."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
-"kinds" by no option, since the command itself sets the kind of measurement."""
-SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
+"""Names of options in error messages on a request to measure, by member of the request; the kind of measurement has
+no option, since the verb sets it."""
+SEED_HELP = "Base seed of the queries' arrivals and the model's weights.  [default: drawn]"
 
 
 def asking(command: F) -> F:

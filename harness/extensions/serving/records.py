@@ -46,30 +46,41 @@ class ServedRow(Row, kw_only=True, frozen=True):
     system: Annotated[Text, meaning("the system's name")] = None
     process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
     seed: Annotated[Whole, meaning("the process's random seed")] = None
-    scenario: Annotated[str, meaning("LoadGen's: server, offline or single_stream")]
-    target_latency_s: Annotated[Seconds, meaning("the limit; missing where the scenario has none")] = None
-    percentile: Annotated[Number, meaning("percentile of the queries' latencies that must be within the limit")]
+    scenario: Annotated[str, meaning("LoadGen's scenario: server, offline or single_stream")]
+    target_latency_s: Annotated[Seconds, meaning("latency limit; missing where the scenario has none")] = None
+    percentile: Annotated[
+        Number, meaning("percentile of the queries' latencies that must be within the latency limit")
+    ]
     queries: Annotated[str, meaning("distribution of the items of a query: deeprecsys, mlperf or fixed:N")]
-    mean_items: Annotated[Number, meaning("items of a query, on average")]
-    num_copies: Annotated[Tally, meaning("processes that served at the same time")]
-    num_workers: Annotated[Tally, meaning("threads that answer queries, of each process")]
-    num_threads: Annotated[Tally, meaning("CPU threads of each process")]
-    batch_items: Annotated[Tally, meaning("most items of one call; missing: every query is a call")] = None
+    mean_items: Annotated[Number, meaning("mean number of items of a query")]
+    num_copies: Annotated[Tally, meaning("number of processes that served at the same time")]
+    num_workers: Annotated[Tally, meaning("number of threads that answer queries in each process")]
+    num_threads: Annotated[Tally, meaning("number of CPU threads of each process")]
+    batch_items: Annotated[
+        Tally, meaning("most items of one call of the model; missing where every query is a call")
+    ] = None
     is_oversubscribed: Annotated[bool | None, meaning("whether processes times threads exceed the cores")]
-    weights: Annotated[str, meaning("random, kept or trained")]
+    weights: Annotated[str, meaning("origin of the model's weights: random, kept or trained")]
     precision: Annotated[str, meaning("precision of matrix products")]
     table_precision: Annotated[str, meaning("precision of embedding rows")]
-    model_bytes: Annotated[Bytes, meaning("computed: tables and weights of products, in their precisions")]
+    model_bytes: Annotated[
+        Bytes, meaning("computed: size of tables and of weights of matrix products, in their precisions")
+    ]
     judged_as: Annotated[Text, meaning("meaning of queries_per_s, which differs in older files")] = None
     queries_per_s: Annotated[
-        QueriesPerSecond, meaning("measured: VALID by LoadGen; for a server the highest rate asked and VALID")
+        QueriesPerSecond,
+        meaning("measured: rate that is VALID by LoadGen; for a server the highest rate asked and VALID"),
     ]
-    completed_per_s: Annotated[QueriesPerSecond, meaning("measured: completed in the run at queries_per_s")] = None
+    completed_per_s: Annotated[
+        QueriesPerSecond, meaning("measured: rate of completed queries in the run at queries_per_s")
+    ] = None
     spread_low_per_s: Annotated[
         QueriesPerSecond,
         meaning("simulated: lower end, with 95 % confidence, of the rate at which half of all runs are VALID"),
     ] = None
-    spread_high_per_s: Annotated[QueriesPerSecond, meaning("simulated: upper end of that rate")] = None
+    spread_high_per_s: Annotated[
+        QueriesPerSecond, meaning("simulated: upper end, with 95 % confidence, of the same rate as spread_low_per_s")
+    ] = None
     long_run_per_s: Annotated[
         QueriesPerSecond, meaning("simulated: rate in steady state, queries_per_s over loadgen_share")
     ] = None
@@ -81,18 +92,22 @@ class ServedRow(Row, kw_only=True, frozen=True):
     ] = None
     invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: lowest rate of a process that was INVALID")] = None
     items_per_s: Annotated[ItemsPerSecond, meaning("measured: items ranked, queries_per_s times mean_items")]
-    latency_s: Annotated[Seconds, meaning("measured: at the percentile, in the run at queries_per_s")]
+    latency_s: Annotated[Seconds, meaning("measured: latency at the percentile, in the run at queries_per_s")]
     modelled_per_s: Annotated[
         QueriesPerSecond, meaning("simulated: rate in steady state, from service times alone")
     ] = None
-    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: one process while no other serves")] = None
+    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: rate of one process while no other serves")] = None
     overhead_s: Annotated[Seconds, meaning("measured: median latency that LoadGen adds to a query")] = None
     auc: Annotated[Number, meaning("AUC of the whole evaluation split; missing for random weights")] = None
     accuracy: Annotated[Number, meaning("accuracy of the whole evaluation split, where that is the metric")] = None
-    normalised_entropy: Annotated[Number, meaning("normalised entropy of that split; lower is better")] = None
-    auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
-    accuracy_ratio: Annotated[Number, meaning("accuracy over that of the same weights in fp32")] = None
-    entropy_ratio: Annotated[Number, meaning("normalised_entropy over that of the same weights in fp32")] = None
+    normalised_entropy: Annotated[
+        Number, meaning("normalised entropy of the whole evaluation split; lower is better")
+    ] = None
+    auc_ratio: Annotated[Number, meaning("auc over the auc of the same weights in fp32")] = None
+    accuracy_ratio: Annotated[Number, meaning("accuracy over the accuracy of the same weights in fp32")] = None
+    entropy_ratio: Annotated[
+        Number, meaning("normalised_entropy over the normalised_entropy of the same weights in fp32")
+    ] = None
     mlperf_class: Annotated[Text, meaning("share of fp32's AUC that DLRM keeps: 99.9 %, 99 % or below")] = None
     peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
     path: Annotated[str, meaning("the measurement's file")]

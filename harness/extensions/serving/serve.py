@@ -36,14 +36,14 @@ from rules.temporary_folder import temporary_folder
     "duration_s",
     type=seconds,
     metavar="TIME",
-    help="Time that LoadGen's runs of a process should take together, such as 2min; longer runs are nearer to the "
-    "steady state.  [default: 20s]",
+    help="Time that all runs of LoadGen in one process should take together, such as 2min; longer runs are nearer to "
+    "the steady state.  [default: 20s]",
 )
 @click.option(
     "--colocate",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Serve in N processes at the same time, and in one process alone.",
+    help="Answer queries in N processes at the same time, and for comparison in one process alone.",
 )
 @answering
 @click.option(
@@ -51,7 +51,7 @@ from rules.temporary_folder import temporary_folder
     type=click.Choice(["performance", "accuracy"]),
     default="performance",
     help="accuracy: answer every sample of the evaluation split once, and compare the AUC of LoadGen's accuracy log "
-    "with fp32's.",
+    "with the AUC in fp32.",
 )
 @request_options(
     "run",
@@ -60,7 +60,7 @@ from rules.temporary_folder import temporary_folder
     "seed",
     "strict_env",
     help={
-        "runs": "Fresh processes that measure one after the other.  [default: 5]",
+        "runs": "Number of fresh processes that measure, one after the other.  [default: 5]",
         "output": "Folder in which the measurement's own folder is made.",
         "seed": SEED_HELP,
     },
@@ -74,32 +74,33 @@ from rules.temporary_folder import temporary_folder
 )
 @QUIET
 def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
-    """Find how many queries per second BENCHMARK's model answers with most of them within a latency limit.
+    """Find how many queries per second BENCHMARK's model answers if most must meet a latency limit.
 
-    A query is a number of items to be ranked for one user. In a fresh process the model is built and timed. A
-    simulation of the queue finds the rate near which the limit is met; MLPerf LoadGen then issues queries at a few
-    real rates around it, with its own seeds. The answer is the highest rate that LoadGen issued and judged VALID in
-    most of the runs at that rate. Two simulated numbers go with the answer: how far other arrivals would move it, and
-    the rate in steady state, which is higher, since LoadGen's rule allows less in short runs. LoadGen's files are
-    kept.
+    A query is a number of items to be ranked for one user. The model is built and timed in a fresh process. A
+    simulation of the queue finds the rate near which the latency limit is met; MLPerf LoadGen then issues real
+    queries at a few rates around that rate, with LoadGen's own seeds. The answer is the highest rate that LoadGen
+    issued and judged VALID in most of the runs at that rate. Two simulated numbers go with the measured rate: how far
+    other arrivals would move that rate, and the rate in steady state, which is higher, since LoadGen's rule allows
+    lower rates in short runs. LoadGen's files are kept.
 
-    Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
-    libraries differ in size are not compared.
+    Queries are drawn from a library of samples: the evaluation split, up to 1 GiB, and at least 64 queries.
+    Measurements whose libraries differ in size are not compared.
 
     --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings: runs of 600 s and
-    the seeds of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library;
-    for dlrm-v3, 80 ms and 349,823 queries. The samples and the least time that this needs are printed before anything
-    starts. In a user.conf, target_qps is the first rate of the search, target_latency the limit; min_duration,
-    min_query_count and performance_sample_count_override hold for every run; any other key of the model (or *) and
-    the scenario is refused. The results belong to a benchmark of ours, and are no MLPerf results.
+    the seeds of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library; for
+    dlrm-v3, 80 ms and 349,823 queries. The number of samples and the least time that these runs need are printed
+    before the first run. In a file user.conf, target_qps is the first rate of the search, target_latency the latency
+    limit; min_duration, min_query_count and performance_sample_count_override hold for every run; any other key of
+    the model (or *) and the scenario is refused. The results belong to a benchmark of dlrmbench, and are no MLPerf
+    results.
 
     --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
     kept, and its AUC compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not with MLPerf's 80.31,
-    which belongs to other weights and data. An AUC below these is a finding, and no error.
+    which belongs to other weights and data. An AUC below these shares is reported as a finding, not as an error.
 
-    The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE sets any
-    key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra serve:
-    pip install '.[serve]' in a checkout.
+    The latency limit and the queries are those of the definition's section [serve], where there is one; --set
+    serve.KEY=VALUE sets any of its keys. With fewer than 5 processes (-n) the rate has no interval, and 'compare'
+    makes no verdict. The command needs dlrmbench's extra serve: pip install '.[serve]' in a checkout.
     """
     request = read_request(
         "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)

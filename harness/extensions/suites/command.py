@@ -20,9 +20,9 @@ _STEPS = 50
 
 
 _HELP = {
-    "runs": "Pairs of runs of each benchmark.",
+    "runs": "Number of pairs of runs of each benchmark.",
     "output": "Folder in which the suite's folder is made.",
-    "seed": "Base seed that all benchmarks and sides share.  [default: drawn]",
+    "seed": "Base seed that all benchmarks and both of their settings share.  [default: drawn]",
 }
 
 
@@ -35,10 +35,15 @@ def has_ratios(kind: "Kind") -> bool:
 @verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default", shell_complete=completing_or_files(lambda: ("default",)))
 @configuration
-@value_option("--base", "base_values", "Set one value on the base side only; repeatable.")
-@value_option("--new", "new_values", "Set one value on the new side only; repeatable.")
+@value_option("--base", "base_values", "Set one value in the base settings only; repeatable.")
+@value_option("--new", "new_values", "Set one value in the new settings only; repeatable.")
 @request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
-@click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
+@click.option(
+    "--to-target",
+    "to_target",
+    is_flag=True,
+    help="Train to the quality targets instead of measuring throughput, and judge the runs by the rules.",
+)
 @request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", *FORMS, text="Form of the final output; json is the stored study.")
 @VERBOSE
@@ -46,16 +51,17 @@ def has_ratios(kind: "Kind") -> bool:
 def suite(
     suite: str, base_values: tuple[str, ...], new_values: tuple[str, ...], to_target: bool, form: str, **given: object
 ) -> None:
-    """Measure several benchmarks, each in two settings, interleaved; give each its verdict, and all a geometric mean.
+    """Measure several benchmarks in two settings each, interleaved; give a verdict on each, and a geometric mean of
+    all.
 
     FILE.toml has a list `benchmarks` of names or definitions, and tables of settings such as [base.runtime] and
-    [new.train]. 'default' compares reference with optimized on the small generated benchmarks of all models. Other
-    options hold for both sides; --base and --new override all of these.
+    [new.train]. The suite 'default' compares the implementations reference and optimized on the small generated
+    benchmarks of all models. Other options hold for the base and the new settings; --base and --new override them.
 
-    Throughput is measured over 50 steps in 5 processes of each side, unless something else is asked for. Verdicts
-    hold for the suite as a whole: with sides that are alike, at most 5 % of suites have any verdict of a difference.
-    The mean is of the ratios new / base and of these benchmarks alone; it is no score of MLPerf. A benchmark that
-    fails is named and left out of the mean, and the exit code is 4.
+    Throughput is measured over 50 steps in 5 processes of each setting, unless an option asks for another
+    measurement. Verdicts hold for the suite as a whole: where base and new are alike, at most 5 % of suites have any
+    verdict of a difference. The geometric mean is of the ratios new / base of these benchmarks alone; it is no score
+    of MLPerf. A benchmark that fails is named and left out of the mean, and the exit code is 4.
     """
     from harness.config.run_config import read_set_option
     from harness.extensions.suites.suite import read_suite

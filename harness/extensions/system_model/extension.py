@@ -7,12 +7,12 @@ EXTENSION = Extension(
     verbs={
         "plan-system": Verb(
             "harness.extensions.system_model.plan_system:plan_system",
-            "Model a step, and a run, on systems by their rates.",
+            "Model a training step, and a run, from systems' rates.",
             "Plan and model",
         ),
         "measure-system": Verb(
             "harness.extensions.system_model.measure_system:measure_system",
-            "Measure this system's rates, for 'plan-system' elsewhere.",
+            "Measure this system's rates, for 'plan-system' on any machine.",
             "Plan and model",
         ),
     },

@@ -22,34 +22,35 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The TOML file to write, or the bundle's .zip.  [default: to the console; NAME.zip of a bundle]",
+    help="TOML file of rates to write, or the .zip of --bundle.  [default: to the console; NAME.zip of a bundle]",
 )
 @click.option(
     "--bundle",
     metavar="NAME",
-    help="Measure this system's reference sets, too, and pack them for others to compare with, under this name.",
+    help="Measure also reference run sets on this system, and pack them under this name, for others to compare with.",
 )
 @click.option(
     "--benchmark",
     "benchmarks",
     multiple=True,
     shell_complete=completing_definitions(trainable),
-    help=f"Benchmark whose sets the bundle gets; repeatable.  [default: {', '.join(BENCHMARKS)}]",
+    help=f"Benchmark whose reference sets --bundle measures; repeatable.  [default: {', '.join(BENCHMARKS)}]",
 )
 @DATA
-@output_option("Folder in which the sets of a bundle are made.", "--results")
+@output_option("Folder in which the reference sets of --bundle are made.", "--results")
 def measure_system(
     output: Path | None, bundle: str | None, benchmarks: tuple[str, ...], data_root: Path | None, results: Path
 ) -> None:
-    """Measure the CPU's rates, in about 20 s: products, copies, rows at random, an operator's overhead.
+    """Measure the CPU's rates in about 20 s: matrix products, copies, random row reads, overhead of an operator.
 
-    Writes the rates to -o or to the console, in the form that 'plan-system' reads; each rate has a note on how it was
-    measured and on the spread of its repetitions. Warnings of a noisy machine, and the load, are in the file.
+    The rates are written to -o or to the console, in the form that 'plan-system' reads; each rate has a note on how
+    it was measured and on the spread of its repetitions. The same file has warnings of a noisy machine, and the load.
 
-    With --bundle the reference sets of this system are measured first: for each benchmark, runs to the target and
-    throughput, by `reference` and `optimized`, in some minutes. These sets and the rates become one archive, which
-    '--with FILE' of compare, report and plan-system takes. A set whose speed varies by a CV of more than 3 % between
-    processes, or whose load is not on record, is refused (exit 6). The names of host, user and folders are left out.
+    With --bundle, reference sets of this system are measured first, in some minutes: for each benchmark, runs to the
+    target and throughput, by the implementations `reference` and `optimized`. These sets and the rates become one
+    archive, which '--with FILE' of compare, report and plan-system takes. A set whose speed varies by a CV of more
+    than 3 % between processes, or whose load is not on record, is refused (exit 6). The archive leaves out the names
+    of host, user and folders.
     """
     from harness.extensions.system_model.rates import measure_here
     from harness.foundation.files import write_text

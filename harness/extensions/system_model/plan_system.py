@@ -30,8 +30,8 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     multiple=True,
     metavar="FILE.toml|this",
     shell_complete=completing_or_files(lambda: ("this",)),
-    help="Model the step on a system: a file of rates, of 'measure-system' or your own; or `this`, measured here. "
-    "Repeatable.",
+    help="System on which the training step is modelled: a file of rates, from 'measure-system' or your own, or "
+    "`this` machine, measured now; repeatable.",
 )
 @click.option(
     "--with",
@@ -40,15 +40,16 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     metavar="NAME|FILE",
     shell_complete=completing_or_files(system_names),
     callback=close_systems_after,
-    help="Model the step on a reference system: a name of 'list --systems', or a bundle. Repeatable.",
+    help="Reference system on which the training step is modelled: a name in 'list --systems', or a bundle; "
+    "repeatable.",
 )
 @click.option(
     "--price-per-hour",
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Price of the system, for the cost to train. With NAME the price of that system, else one for each "
-    "--system, then each --with.",
+    help="Price of a system per hour, for the cost to train: of the system NAME or, without NAME, one price for each "
+    "--system and then each --with.",
 )
 @click.option(
     "--rank",
@@ -57,9 +58,14 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     flag_value="",
     metavar="[DIR]",
     callback=close_systems_after,
-    help="Model all known reference systems, and those in DIR, too, and order them by what training costs or takes.",
+    help="Model also all known reference systems, and those in DIR, and order all systems by the cost or time to "
+    "train.",
 )
-@click.option("--measure/--no-measure", default=True, help="Time a few steps beside the model of `this`.")
+@click.option(
+    "--measure/--no-measure",
+    default=True,
+    help="Time a few training steps on this machine beside the model of `this`.",
+)
 @form_option("table", "json")
 @VERBOSE
 def plan_system(
@@ -75,9 +81,9 @@ def plan_system(
     """Model the time of BENCHMARK's training step on each system, by phase, and of a run to the target.
 
     Times are modelled from the rates in a system's file, each of which has its source; the number of steps of a run
-    follows from reference convergence points. On the system `this`, on which the command runs, a few steps are also
-    timed. With --rank, systems are ordered by the cost or time to train, and the model's error is given for the
-    systems whose bundles (archives of results) have a measurement of this very configuration.
+    follows from reference convergence points. On `this` machine, a few steps are also timed. With --rank, systems are
+    ordered by the cost or time to train, and the model's error is given for those systems whose bundles have a
+    measurement of this very configuration.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve

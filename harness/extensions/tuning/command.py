@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from harness.extensions.tuning.records import ConstraintRecord
 
 _HELP = {
-    "axes": "Key and values to vary, or a range LOW..HIGH, :log for a log scale; repeatable.",
+    "axes": "Configuration key to search, with its values or a range LOW..HIGH (LOW..HIGH:log on a log scale); "
+    "repeatable.",
     "output": "Folder in which the search's folder is made.",
     "seed": "Base seed of all trials and of the sampler.  [default: drawn]",
 }
@@ -54,13 +55,13 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     "--minimize",
     metavar="COLUMN",
     shell_complete=completing(columns),
-    help="Column to make small, such as time_to_train_s or latency_s.",
+    help="Column of the results to minimise, such as time_to_train_s or latency_s.",
 )
 @click.option(
     "--maximize",
     metavar="COLUMN",
     shell_complete=completing(columns),
-    help="Column to make large, such as samples_per_s, auc, queries_per_s.",
+    help="Column of the results to maximise, such as samples_per_s, auc, queries_per_s.",
 )
 @click.option(
     "--constraint",
@@ -68,21 +69,22 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     type=_read_constraint,
     multiple=True,
     metavar="'COLUMN<=VALUE'",
-    help="Bound that a trial must keep, or it is infeasible; also with >=; repeatable.",
+    help="Bound (<= or >=) on a column of the results, which a trial must keep to be feasible; repeatable.",
 )
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Number of trials, the default included.",
+    help="Number of trials, including the trial of the default configuration.",
 )
 @click.option(
     "--sampler",
     type=click.Choice(["auto", "random"]),
     default="auto",
     show_default=True,
-    help="auto learns from trials: a Gaussian process up to 200 of them, TPE beyond.",
+    help="How trials are chosen: at random, or (auto) learning from earlier trials: by a Gaussian process up to 200 "
+    "trials, TPE beyond.",
 )
 @click.option(
     "--parallel-trials",
@@ -90,7 +92,8 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     default=1,
     show_default=True,
     metavar="N",
-    help="Trials at a time, each on cores, and GPUs, of its own; the best and the default are measured again alone.",
+    help="Number of trials at a time, each on its own cores and GPUs; the best trial and the default are measured "
+    "again alone.",
 )
 @request_options(
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
@@ -112,16 +115,17 @@ def tune(
 ) -> None:
     """Search settings of BENCHMARK under constraints; then measure the best trial and the default alternately.
 
-    The first trial is the default. Every other trial is proposed by optuna from all earlier measurements, one process
-    each, with equal seeds. A trial that fails, or misses a constraint, is infeasible. In the end the best feasible
-    trial and the default are measured in 5 pairs of seeds that no trial had, and compared: the default is kept unless
-    the trial is shown to be better. If the default failed, the best is measured alone. If the best misses a
-    constraint this time, the second best is measured, too. Columns are those of a measurement's table, memory,
-    energy_delay, and of runs time_to_train_s; without an option for a kind of measurement, the columns decide the
-    kind. 'dlrmbench resume' completes an interrupted search, with the trials that it would have made.
+    The first trial is the default configuration. Each later trial is proposed by optuna from all earlier
+    measurements; every trial is one process, and all trials have equal seeds. A trial that fails, or misses a
+    constraint, is infeasible. In the end the best feasible trial and the default are measured in 5 pairs with seeds
+    that no trial had, and compared: the default is kept unless the trial is shown to be better. If the default
+    failed, the best trial is measured alone. If the best trial misses a constraint when it is measured again, the
+    second best trial is measured, too. A COLUMN is one of a measurement's table, memory, energy_delay or, for runs to
+    the target, time_to_train_s; without an option for a kind of measurement, the columns decide the kind. 'dlrmbench
+    resume' completes an interrupted search, with the trials that it would have made.
 
     --parallel-trials measures several trials at a time: they are proposed together, without each other's
-    measurements. A trial that ends early repeats its work, uncounted, until the last one has ended, so that each
+    measurements. A trial that ends early repeats its work, uncounted, until the last trial has ended, so that each
     trial runs beside equally many others.
     """
     from harness.extensions.tuning.asked import with_kind

@@ -21,20 +21,26 @@ def _usages() -> Iterable[str]:
 
 @verb("dlrmbench usage feed", "dlrmbench usage feed --axis retrieval.graph=small_world,power_law")
 @click.argument("usage", metavar="NAME|FILE.toml", shell_complete=completing_or_files(_usages))
-@click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="Set one value; repeatable.")
-@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Several values of one key, compared.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="MODEL.KEY=VALUE",
+    help="Set one value of a model or of the usage; repeatable.",
+)
+@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Key to vary, with its values, which are compared.")
 @click.option(
     "--simulated",
     "is_simulated",
     is_flag=True,
-    help="Schedule in simulated time, with service times measured now.",
+    help="Schedule requests in simulated time, with service times measured now.",
 )
 @click.option(
     "--workers",
     "num_workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Worker processes.  [default: the usage's]",
+    help="Number of worker processes.  [default: the usage's number]",
 )
 @click.option(
     "-n",
@@ -43,27 +49,36 @@ def _usages() -> Iterable[str]:
     type=RUNS,
     default=5,
     show_default=True,
-    help="Number of measurements, each by workers that are started anew and with other arrivals.",
+    help="Number of measurements, each by workers that are started anew and with other arrivals of requests.",
 )
-@click.option("--threads", "num_threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores]")
+@click.option(
+    "--threads",
+    "num_threads",
+    type=click.IntRange(min=1),
+    help="Number of CPU threads.  [default: the number of cores]",
+)
 @click.option(
     "--score",
     "counting",
     type=click.Choice(["released", "once"]),
     default="released",
     show_default=True,
-    help="XRBench's score: as in its released code, where dropped requests count twice, or with each counted once.",
+    help="How XRBench's score counts dropped requests: twice, as in XRBench's released code, or once.",
 )
 @click.option(
     "--train",
     "num_trained",
     type=click.IntRange(min=1),
     metavar="SAMPLES",
-    help="Train models that filter and rank on SAMPLES, and judge their lists end to end.",
+    help="Train the models that filter and rank on SAMPLES samples, and judge their ranked lists end to end.",
 )
 @DATA
 @output_option("Folder in which the study's own folder is made.")
-@click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Base seed of the requests' arrivals and the models' weights.  [default: drawn]",
+)
 @form_option("table", "json", *FORMS)
 @VERBOSE
 @QUIET
@@ -72,13 +87,13 @@ def usage(
     counting: Literal["released", "once"], data_root: Path | None, output: Path, seed: int | None, form: str,
     **how: Any,
 ) -> None:  # fmt: skip
-    """Serve the models that one application requests, each with a rate and a deadline: feed, vr_gaming, … or
-    FILE.toml.
+    """Serve several models together, each with a request rate and a deadline: feed, vr_gaming, … or FILE.toml.
 
     Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
-    time. A request that has not begun by its deadline is dropped. All is measured in several processes, and the score
-    has a 95 % interval over them (Student's t). The applications named after XRBench's scenarios have small MLPs in
-    place of its models. --set takes MODEL.KEY, or usage.KEY. Where no rate meets all deadlines, the exit code is 7.
+    time. A request that has not begun by its deadline is dropped. All requests are measured in -n measurements, and
+    the score has a 95 % interval over these (Student's t). The usages named after XRBench's scenarios have small MLPs
+    in place of XRBench's models. --set takes a model's key (MODEL.KEY), or a key of the usage (usage.KEY). Where no
+    request rate meets all deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values

@@ -64,7 +64,7 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 def _errors(findings: Sequence[Finding]) -> str:
     """Return the number of errors among findings, and the rules broken: '10 errors; demanded but not met: CA101
-    (evaluations come as often as the benchmark says)'; '' without errors."""
+    (evaluations must come as often as the benchmark says)'; '' without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
     return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
 

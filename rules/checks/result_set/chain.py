@@ -30,7 +30,7 @@ def _has_chain(subject: SetSubject) -> str | None:
 
 @rule(
     "RS131",
-    "each run follows the one that was made before it",
+    "the record of each run must hold the digest of the previous run's record",
     source=f"{_RESULTS}; each run.json of this harness holds the digest of that of the run before",
     remedy=_REMEDY,
     applies=_has_chain,
@@ -151,7 +151,7 @@ def _has_order(subject: SetSubject) -> str | None:
 
 @rule(
     "RS132",
-    "runs were made in the order of their numbers",
+    "runs of a set must be made in the order of their numbers",
     source=f"{_RESULTS}; this harness makes run 0 first",
     remedy=_REMEDY,
     severity="warning",

@@ -38,7 +38,7 @@ def _has_observed(subject: SetSubject) -> str | None:
     is_any = any(record.observed_s is not None for _, record, _ in recorded(subject))
     if is_any or is_of_this_version(subject):
         return None
-    return "no run was timed by a second clock: they are of an earlier version"
+    return "no run was timed by a second clock: an earlier version made the runs"
 
 
 def is_of_this_version(subject: SetSubject) -> bool:
@@ -60,7 +60,7 @@ def is_launched(subject: SetSubject) -> bool:
 
 @rule(
     "RS121",
-    "the second clock measured no longer run than the log states",
+    "a run must not be longer by an independent clock than by its log",
     source="none: a run is started by a process that runs no code of the user's and stamps, by its own clock, when"
     " run_start and run_stop reach it",
     remedy="A run's clock is not changed: run again, with an implementation that leaves the clock alone.",
@@ -70,12 +70,12 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
     """run_stop - run_start of the log is not shorter, by more than 0.25 s and 1 % of the run, than the time between
     the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached the timekeeper
     that much later than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is
-    an error where one ran, unless its process left no record of its own or was of an earlier version (a warning).
-    Where torchrun or srun started the ranks there is no timekeeper, and in sets of earlier versions another process
-    kept the second clock: then the tolerance is the larger of 1 s and 2 %, and of short runs, not every one is
-    shorter by more than a tenth and all together by more than 1 s. A run without `observed_s`, in a set where others
-    have it, is a warning there; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the
-    run after its run_stop. A timekeeper that was delayed by more than 0.25 s and 1 % is reported (info)."""
+    an error where a timekeeper ran, unless its process left no record of its own or was of an earlier version (a
+    warning). Where torchrun or srun started the ranks there is no timekeeper, and in sets of earlier versions another
+    process kept the second clock: then the tolerance is the larger of 1 s and 2 %, and short runs must not each be
+    shorter by more than a tenth and together by more than 1 s. A run without `observed_s`, in a set where other runs
+    have it, is a warning; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the run
+    after its run_stop. A timekeeper that was delayed by more than 0.25 s and 1 % is reported (info)."""
     missing: list[tuple[float, float]] = []
     is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
     has_timekeepers = is_watched and not is_launched(subject)
@@ -179,7 +179,7 @@ def _arrivals(
 
 @rule(
     "RS133",
-    "the dataset is not read before run_start",
+    "a run must not read its dataset before run_start",
     source='training_rules.adoc, "Run Results": the clock starts before any training data is touched',
     remedy="Leave the data alone until the first call of train or evaluate; warm up with synthetic batches.",
     applies=has_records,
@@ -199,9 +199,9 @@ def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS134",
-    "nothing ran in the runs' processes before the harness",
+    "no start-up file of Python should run in a run's process",
     source="none: docs.python.org, module site; this harness lists the files in each run.json",
-    remedy="Look at what these files do, or run without them: python -I -m venv, an empty PYTHONPATH.",
+    remedy="Look at what the start-up files do, or run without them: python -I -m venv, an empty PYTHONPATH.",
     severity="info",
     applies=has_records,
 )

@@ -30,7 +30,7 @@ def _complete(subject: SetSubject) -> str | None:
     if subject.convergence is None:
         return "the set is not complete"
     is_free = _is_open(subject) and not subject.is_own and subject.convergence.status == "none"
-    return "Open is not held against reference points" if is_free else None
+    return "the Open division need not meet reference points" if is_free else None
 
 
 def _tested(subject: SetSubject) -> str | None:
@@ -41,7 +41,7 @@ def _tested(subject: SetSubject) -> str | None:
 
 @rule(
     "RC101",
-    "the set converges no faster than the reference allows",
+    "the set must not converge faster than the reference runs allow",
     source=_SOURCE,
     remedy="Look for what makes training converge too fast: other data order, more epochs counted as one, a leak.",
     requires={"RS105"},
@@ -114,7 +114,7 @@ def _amount(number: float, unit: str) -> str:
 
 @rule(
     "RC102",
-    "there is a reference for this batch size",
+    "reference convergence points must exist for the set's batch size",
     source=_SOURCE,
     remedy="Use a batch size with reference points, or supply reference runs (2 N) for this one.",
     applies=_complete,
@@ -132,9 +132,9 @@ def reference_exists(subject: SetSubject) -> Iterator[Problem]:
 
 def _has_factor(subject: SetSubject) -> str | None:
     if not _scaling_file(subject).is_file():
-        return "the set publishes no factor"
+        return "the set has no scaling.json with a factor"
     if subject.has_broken_logs:
-        return "the set's logs are broken"
+        return "logs of the set are broken"
     if subject.is_own or subject.convergence is None or subject.convergence.status in ("missing", "none"):
         return "the set cannot be tested against reference points"
     return None
@@ -146,7 +146,7 @@ def _scaling_file(subject: SetSubject) -> Path:
 
 @rule(
     "RC103",
-    "the published factor is the one that the runs give",
+    "the factor in scaling.json must be the one that follows from the logs",
     source='training_rules.adoc, "Score scaling"; mlperf_logging rcp_checker writes scaling.json',
     remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
     severity="warning",

@@ -29,7 +29,7 @@ _MAX_FOLDER = 1000
 
 @rule(
     "RS118",
-    "the runs read the data that their logs name",
+    "the dataset that a run read must be the one that its log names",
     source="none: this harness hashes, after run_stop, the files that a run had open, into its run.json",
     remedy=_AGAIN.format(folder="DIR"),
     applies=has_records,
@@ -143,12 +143,12 @@ def _times(mtime_ns: int, ctime_ns: int) -> str:
 
 
 def _is_own(subject: SetSubject) -> str | None:
-    return None if subject.is_ours and subject.is_own else "not of an own benchmark of this harness"
+    return None if subject.is_ours and subject.is_own else "the set is not of an own benchmark of this harness"
 
 
 @rule(
     "RS119",
-    "the records that this harness writes are there",
+    "the set must have the records of its runs, in extra/",
     source="none: this harness writes extra/run_<i>/attempt_<k>/run.json for every run",
     remedy="Ask for the run set as it was made, with its extra/; logs alone can be changed without a trace.",
     severity="warning",

@@ -23,17 +23,22 @@ _MAX_COUNT = 1000
 nothing."""
 
 
-@rule("RS108", "everything named as a log can be read", source=_LAYOUT, remedy="Replace it by the log itself.")
+@rule(
+    "RS108",
+    "everything named as a log must be a file of the tree that can be read",
+    source=_LAYOUT,
+    remedy="Replace the link or directory by the log itself.",
+)
 def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
     """Everything named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory.
-    Others are not followed, so the set is judged without them."""
+    Links of these kinds are not followed, so the set is judged without their logs."""
     for path, reason in subject.result_set.unread:
         yield Problem(reason, path, expected="a file")
 
 
 @rule(
     "RS109",
-    "only logs are beside the logs",
+    "a result directory must hold logs and nothing that does not belong there",
     source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files in result directory",
     remedy="Rename logs to result_<i>.txt; move everything else elsewhere.",
     severity="warning",
@@ -58,7 +63,7 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS110",
-    "the logs are numbered without a gap",
+    "the logs' numbers must have no gap and occur once each",
     source=_LAYOUT,
     remedy="Number the logs 0 to N - 1. If runs were left out, say which and why: choosing runs by their results is"
     " forbidden, of more than N runs the N consecutive ones with the median score count.",
@@ -94,7 +99,7 @@ def _is_run_set(subject: SetSubject) -> str | None:
 
 @rule(
     "RS111",
-    "the copy of the definition is the one that the runs used",
+    "extra/definition.toml must be the definition that the runs used",
     source="none: this harness copies the definition beside every set",
     remedy="Restore extra/definition.toml, or run again.",
     applies=_is_run_set,
@@ -125,7 +130,7 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS112",
-    "the record of the set can be read",
+    "the record of the set, extra/run_set.json, must be complete and readable",
     source="none: this harness writes extra/run_set.json beside every set",
     remedy="Restore extra/run_set.json; without it nobody knows how the runs were configured.",
     severity="warning",

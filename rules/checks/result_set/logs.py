@@ -31,7 +31,7 @@ _ROUNDING = 2e-3
 
 @rule(
     "RS106",
-    "the directory is that of the benchmark",
+    "the directory of the logs must have the benchmark's name",
     source='submission_rules.adoc, "Directory structure, Training": results/<system>/<benchmark>/result_<i>.txt',
     remedy="Name the directory after the benchmark that was trained, or let the logs of new runs name it.",
 )
@@ -51,7 +51,7 @@ def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     INCOMPLETE,
-    "the set is complete",
+    "the set must hold as many runs as a score needs",
     source=f"{_RESULTS}: minimum number of runs; mlperf_logging package_checker",
     remedy="Add the missing runs; there is no score before. 'dlrmbench resume DIR --runs N' adds to its own sets.",
     severity="warning",
@@ -71,7 +71,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS102",
-    "the set holds no more runs than required",
+    "the set must not hold more runs than a score needs",
     source=f"mlperf_logging package_checker: exactly N logs; {_SCORING}: of more than N runs the N consecutive ones "
     "that are closest to the median",
     remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
@@ -101,7 +101,7 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS103",
-    "every run occurs once",
+    "no run may occur twice in the set",
     source=f"{_SCORING}: N independent runs",
     remedy="Remove the copy and run again.",
 )
@@ -128,7 +128,7 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS104",
-    "all runs are of the same thing",
+    "all runs of a set must have the same benchmark, system and settings",
     source=f'{_RESULTS}; training_rules.adoc, "System and framework must be consistent"',
     remedy="Keep results of different settings or systems in different directories.",
 )
@@ -209,7 +209,7 @@ def _are_same(values: Sequence[object]) -> bool:
 
 @rule(
     NOT_CONVERGED,
-    "at most one run did not converge",
+    "no runs but those that scoring drops as slowest may miss the target",
     source=f'{_RESULTS}: "A benchmark result is invalid if there is more than one non-converging run"',
     remedy="Find out why runs fail to converge; a set with two of them has no score.",
     applies=applies_to_known,
@@ -237,7 +237,7 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS107",
-    "the log names the organisation that submits",
+    "submission_org in the log must be the name of the submitter's directory",
     source="mlcommons/logging#241",
     remedy="Set submission_org before running.",
     severity="warning",
@@ -264,7 +264,7 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS115",
-    "every run has results of its own",
+    "no two runs of a set may evaluate to the same qualities",
     source=f"{_SCORING}: N independent runs",
     remedy="Look whether a log was copied and its stamps changed; else say why two trainings came out alike.",
     severity="warning",

@@ -9,14 +9,14 @@ from rules.logs import keys
 
 def _is_open(subject: SetSubject) -> str | None:
     if subject.is_ours or subject.benchmark is None:
-        return "only official benchmarks demand it"
+        return "only official benchmarks demand a final quality"
     is_open = bool(subject.runs) and all(run.division == keys.OPEN for run in subject.runs)
     return None if is_open else "Closed has a target instead"
 
 
 @rule(
     "QU108",
-    "an Open result states its final quality",
+    "every run of an Open result must log its final quality",
     source='training_rules.adoc, "Quality measure": "the reported results must include the geometric mean of the '
     'final quality as measured by the closed quality measure"',
     remedy="Log eval_accuracy, by Closed's measure, when training has ended and before run_stop.",

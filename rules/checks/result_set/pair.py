@@ -41,9 +41,9 @@ def _of_a_pair(subject: SetSubject) -> str | None:
 
 @rule(
     "RS120",
-    "the runs of a pair alternate",
+    "the runs of two sets that were measured as a pair must alternate",
     source="none: this harness writes experiment.json beside the two sets of 'run --beside', made alternately",
-    remedy="Compare them as two sets measured one after the other, or make a new pair with 'dlrmbench versus'.",
+    remedy="Compare the two sets as measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",
     applies=_of_a_pair,
 )

@@ -46,7 +46,7 @@ def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
 
 @_rule(
     "PW101",
-    "power was measured in every run",
+    "power must be measured in every run",
     source=f'{_RULES}, "Measure all Runs"; {_CHECKER}',
     remedy="Put the measurement of every run into power/result_<i>/, or withdraw the power results.",
 )
@@ -70,7 +70,7 @@ def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW102",
-    "power files are named by node and switch",
+    "power files must be named by node or switch, numbered from 0",
     source=f"{_LAYOUT}; {_CHECKER}",
     remedy="Name the files node_0.txt, node_1.txt, …, sw_0.txt, ….",
 )
@@ -99,7 +99,7 @@ def files_are_named(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW103",
-    "the same nodes and switches were measured in every run",
+    "power must be measured at the same nodes and switches in every run",
     source=f'{_RULES}, "Measure All Nodes"; {_CHECKER}',
     remedy="Measure every node of every run.",
     requires={"PW101"},
@@ -123,9 +123,9 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW104",
-    "a measurement has a beginning, an end, and readings",
+    "every power measurement must have a beginning, an end, and readings",
     source=f'{_RULES}, "Requirements"; mlperf_logging result_summarizer',
-    remedy="Log power_measurement_start, power_reading every second, power_measurement_stop.",
+    remedy="Log power_measurement_start, then power_reading every second, then power_measurement_stop.",
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
@@ -159,7 +159,7 @@ def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW105",
-    "power is a positive number of watts",
+    "measured power must be a positive number of watts",
     source=f'{_RULES}, "Scoring"',
     remedy="Log watts as plain numbers, and conversion_eff as a fraction of one.",
 )
@@ -172,7 +172,7 @@ def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW106",
-    "readings are in the order of time",
+    "power readings must be in the order of their time stamps",
     source=f'{_RULES}, "Scoring": duration between the previous reading and the current',
     remedy="Log readings as they are taken, stamped when they are taken.",
     severity="warning",
@@ -186,7 +186,7 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW107",
-    "the whole timed part was measured",
+    "power must be measured during the whole timed part of a run",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
 )
@@ -216,7 +216,7 @@ def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
 
 @_rule(
     "PW108",
-    "power was read once a second",
+    "power must be read at least once a second",
     source=f'{_RULES}, "Report 1 Measurement per Second"',
     remedy="Read the meter at least once a second, evenly.",
 )
@@ -246,7 +246,7 @@ def read_every_second(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW109",
-    "a measurement has 60 readings",
+    "a power measurement must have at least 60 readings",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Extend the training loop, with the same code, until 60 readings are taken.",
 )
@@ -261,7 +261,7 @@ def enough_readings(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW110",
-    "the interconnect is measured or estimated",
+    "the power of the interconnect must be measured or estimated",
     source=f'{_RULES}, "Measure or Estimate Interconnects"',
     remedy="Add sw_<k>.txt with readings, or with interconnect_power_est.",
     severity="warning",
@@ -276,7 +276,7 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW111",
-    "every node and switch has a measurement of its own",
+    "every node and switch must have a power measurement of its own",
     source=f'{_RULES}, "Measure All Nodes"',
     remedy="Measure each node by itself, and keep its own readings.",
     severity="warning",
@@ -299,7 +299,7 @@ def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "PW112",
-    "power is in watts, and alike in all runs",
+    "power must be in watts, and similar in all runs of a set",
     source=f'{_RULES}, "Scoring"',
     remedy="Look at the unit of this file's readings, and at its conversion_eff.",
     severity="warning",

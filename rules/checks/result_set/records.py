@@ -45,7 +45,7 @@ def has_records(subject: SetSubject) -> str | None:
 
 @rule(
     "RS116",
-    "the log agrees with the run's record",
+    "the log must agree with the run's record (run.json)",
     source="none: this harness writes extra/run_<i>/attempt_<k>/run.json beside every log",
     remedy="Logs are never edited: restore what the run wrote, or run again.",
     applies=has_records,
@@ -121,7 +121,7 @@ def _is_in_tree(subject: SetSubject) -> str | None:
 
 @rule(
     "RS117",
-    "every run that finished has its log",
+    "every run that finished must have its log in the set",
     source='training_rules.adoc, "Scoring": a submitter may not choose among the runs; this harness records'
     " each in extra/run_<i>/attempt_<k>/run.json",
     remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it is still in its"

@@ -18,7 +18,7 @@ _SEEDS = 'training_rules.adoc, "Random numbers"'
 
 @rule(
     "SE101",
-    "every run has its own seed",
+    "every run of a set must have its own seed",
     source=f'{_SEEDS}: "no other run can log the same seed on the same line in the same source file"; mlperf_logging '
     "seed_checker",
     remedy="Run again with another seed; two runs of one seed are one sample of the convergence, not two.",
@@ -67,7 +67,7 @@ def _optional(subject: LogSubject) -> str | None:
 
 @rule(
     "SE102",
-    "the run states its seed",
+    "the log should state the seed of its run",
     source="mlcommons/training_policies#546: required from round 4.1 on",
     remedy="Log the seed that the run used.",
     severity="info",
@@ -87,7 +87,7 @@ def _of_others(subject: LogSubject) -> str | None:
 
 @rule(
     "SE103",
-    "the run has one seed",
+    "a run must log one seed, not several different ones",
     source=f'{_SEEDS}: "If any run logs more than one seed, a warning is raised by the package checker"',
     remedy="Let one process log the seed from which all others follow.",
     severity="warning",

@@ -58,7 +58,7 @@ def _has_desc(subject: SetSubject) -> str | None:
 
 @rule(
     "SY101",
-    "the system is described",
+    "the system must have a description that can be read",
     source=_SOURCE,
     remedy="Write systems/<system>.json; 'dlrmbench system' fills in what this machine knows.",
     applies=_has_tree,
@@ -85,7 +85,7 @@ _rule = partial(rule, requires={"SY101"}, applies=_has_desc, place=_file)
 
 @_rule(
     "SY102",
-    "all 33 fields are there",
+    "the system description must have all 33 fields",
     source=_SOURCE,
     remedy="Add the field; an empty string is allowed where it does not apply.",
 )
@@ -104,7 +104,7 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY103",
-    "fields are strings",
+    "every field of the system description must be a string",
     source=_SOURCE,
     remedy='Write numbers in quotes, such as "8"; an integer accelerators_per_node crashes the official checker.',
     severity="warning",
@@ -129,7 +129,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY104",
-    "the availability is one that the rules name",
+    "the system's availability (status) must be a phrase that the rules name",
     source='submission_rules.adoc, "Results categories"; mlperf_logging system_desc_checker, 92c4281 and 191ed2c',
     remedy=f"Write one of the phrases: {' | '.join(STATUSES)}.",
 )
@@ -156,7 +156,7 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY105",
-    "the description names the submitter",
+    "the system description must name the submitter as the directory does",
     source=f"mlcommons/logging#241; {_METADATA}",
     remedy="Write the organisation's name as its directory has it.",
     severity="warning",
@@ -172,7 +172,7 @@ def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY106",
-    "description and logs name one division",
+    "the system description must name the division that the logs name",
     source="mlperf_logging package_checker: seeds and RCPs are checked where division is 'closed'",
     remedy="Write closed or open, as the logs do.",
 )
@@ -193,7 +193,7 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY107",
-    "counts are whole numbers",
+    "counts in the system description must be whole numbers",
     source=f"{_SOURCE}; mlperf_logging result_summarizer: counts of processors and accelerators",
     remedy='Write a whole number in quotes, such as "8"; "0" where there is none.',
     requires={"SY101", "SY102"},
@@ -219,7 +219,7 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY108",
-    "fields that the rules require are filled in",
+    "required fields of the system description should be filled in",
     source=f"{_METADATA}: meaningful response required",
     remedy="Fill the field in.",
     severity="info",
@@ -253,7 +253,7 @@ def _is_empty(value: object) -> bool:
 
 @_rule(
     "SY109",
-    "every tool reads the same",
+    "the system description must be JSON that every tool reads alike",
     source="RFC 8259; Python's json as the official tools use it",
     remedy="Write plain JSON in UTF-8, each key once.",
     severity="warning",
@@ -266,9 +266,9 @@ def plain_json(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY110",
-    "the system is named as its file",
+    "system_name should be the name of the system description's file",
     source="mlperf_logging system_desc_checker: the link to the details is made of system_name",
-    remedy="Nothing, if the name is meant for readers; the link in the results' table is then broken.",
+    remedy="Nothing, if system_name is meant for readers; the link in the table of results is then broken.",
     severity="info",
 )
 def name_matches(subject: SetSubject) -> Iterator[Problem]:
@@ -281,7 +281,7 @@ def name_matches(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY111",
-    "description and logs name one number of nodes",
+    "the system description must state as many nodes as the logs name",
     source="none: of 139 published sets whose submission_platform begins with a number, it is number_of_nodes in all",
     remedy="Look whether the description is that of the system that ran, and correct number_of_nodes where it is.",
     severity="warning",

@@ -37,7 +37,7 @@ def _timed(subject: SetSubject) -> str | None:
 
 @rule(
     "RS113",
-    "runs do not overlap in time",
+    "runs of a set should not overlap in time",
     source=f"{_RESULTS}; parallel runs are allowed where they can be sorted",
     remedy="Make sure that the runs did not share hardware.",
     severity="info",
@@ -63,7 +63,7 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS114",
-    "no gap between runs has room for another",
+    "no pause between runs of a set should be long enough for another run",
     source=_RESULTS,
     remedy="Be ready to show the logs of all runs that were made.",
     severity="info",

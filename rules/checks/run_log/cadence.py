@@ -45,15 +45,15 @@ the run."""
 
 def _closed_of_others(subject: LogSubject) -> str | None:
     if subject.is_ours:
-        return "CA104 judges it exactly"
+        return "CA104 judges evaluation intervals exactly"
     if subject.benchmark is None:
-        return "the benchmark is not defined here"
-    return None if subject.is_closed else "the Open division leaves it free"
+        return "no definition of the benchmark is known"
+    return None if subject.is_closed else "the Open division leaves the frequency of evaluation free"
 
 
 @rule(
     "CA101",
-    "evaluations come as often as the benchmark says",
+    "evaluations must come as often as the benchmark says",
     source=_EVALUATION,
     remedy="Evaluate every FLOOR(train_samples / (global_batch_size * evaluations per epoch)) iterations.",
     requires={"ST101", "ST103", "ST105", "HP102"},
@@ -129,7 +129,7 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
 
 @rule(
     "CA102",
-    "events state the progress of training",
+    "epochs, blocks and evaluations must state how far training has come",
     source="compliance_checker training_*/common.yaml: epoch_num, samples_count, first_epoch_num, epoch_count",
     remedy="Give epoch_num (a fraction of the epoch) or samples_count in the metadata.",
     requires={"ST101", "ST103"},
@@ -190,7 +190,7 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
 
 @rule(
     "CA103",
-    "blocks and evaluations alternate",
+    "blocks of training must alternate with evaluations",
     source="dlrmbench: block_start, block_stop, tracked_stats, eval_start, eval_accuracy, eval_stop, and again",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "ST107"},
@@ -230,7 +230,7 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "CA104",
-    "sample counts follow the schedule",
+    "blocks and evaluations must have the sample counts of the schedule",
     source=_EVALUATION,
     remedy="Keep the log as the run wrote it; evaluate where the benchmark's rule says.",
     requires={"ST101", "ST103", "ST104", "ST105", "ST107", "ST110", "HP102", "CA102", "CA103"},
@@ -300,7 +300,7 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
 
 @rule(
     "CA105",
-    "the throughput fits the block's time",
+    "the logged throughput of a block must fit the block's time",
     source="dlrmbench: tracked_stats is measured inside the block's stamps",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "CA103", "CA104"},
@@ -346,7 +346,7 @@ def _has_grid(subject: LogSubject) -> str | None:
 
 @rule(
     "CA106",
-    "evaluations are on the benchmark's grid, from its first point on",
+    "evaluations must be at the sample counts that the benchmark fixes",
     source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
     remedy="Evaluate first at the pinned number of samples, and then after every interval.",
     requires={"ST101", "ST103", "ST105", "HP102", "CA102"},

@@ -11,7 +11,7 @@ from rules.logs.text import show
 
 @rule(
     "ST110",
-    "the benchmark is known",
+    "the log's benchmark must be one whose definition is known",
     source='training_rules.adoc, "Benchmarks"',
     remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
     requires={"ST101"},
@@ -51,9 +51,9 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "ST111",
-    "the log was made from this definition",
+    "the log must be of the benchmark definition by which it is judged",
     source="dlrmbench: benchmarks are versioned, their definitions have digests",
-    remedy="Judge it by the definition it was run with (--benchmark FILE.toml), or run again with this one.",
+    remedy="Judge the log by the definition of its run (--benchmark FILE.toml), or run again with this definition.",
     requires={"ST101", "ST110"},
     reads=(keys.SUBMISSION_BENCHMARK, keys.BENCHMARK_VERSION),
 )
@@ -85,7 +85,7 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "ST115",
-    "the benchmark is one of the round that was asked for",
+    "the log's benchmark must be one of the round that the user names",
     source='training_rules.adoc, "Benchmarks": the latest version available of each',
     remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
     requires={"ST101"},

@@ -18,13 +18,13 @@ PRECISIONS = (
 
 def _binds(subject: LogSubject) -> str | None:
     if subject.benchmark is None:
-        return "the benchmark is not defined here"
-    return None if subject.is_closed or subject.benchmark.open else "the Open division leaves it free"
+        return "no definition of the benchmark is known"
+    return None if subject.is_closed or subject.benchmark.open else "the Open division leaves hyperparameters free"
 
 
 @rule(
     "HP101",
-    "hyperparameters are those that the division allows",
+    "hyperparameters must have values that the division allows",
     source='training_rules.adoc, "Hyperparameters"; compliance_checker closed_, open_<benchmark>.yaml',
     remedy="Run with the definition's values, or in the Open division; values are never edited in a log.",
     requires={"ST101", "ST110"},
@@ -55,7 +55,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP102",
-    "the batch fits the dataset",
+    "the global batch size must be from 1 to the number of training samples",
     source='training_rules.adoc, "Hyperparameters"',
     remedy="Use a global batch size from 1 to the number of training samples.",
     requires={"ST101", "ST105"},
@@ -77,7 +77,7 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP103",
-    "the dataset has its size",
+    "the logged numbers of samples must be those of the benchmark's dataset",
     source='training_rules.adoc, "Data Set"; training_rules.adoc, "Equivalence exceptions": the last partial '
     "training batch may be dropped; compliance_checker closed_<benchmark>.yaml (eval_samples)",
     remedy="Train and evaluate on the whole dataset of the benchmark.",
@@ -89,7 +89,7 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
     """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
     train_samples. Before round 3.0 they may state the samples trained instead: the dataset's size times the epochs of
     the last epoch_num; another ratio is a warning. Values that the division fixes (eval_samples of dlrm_dcnv2) are
-    HP101's; for the others, which the official checker ignores, a difference of up to 1 % is a warning."""
+    findings of HP101; for the others, which the official checker ignores, a difference of up to 1 % is a warning."""
     benchmark = subject.benchmark
     assert benchmark is not None
     may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
@@ -176,7 +176,7 @@ def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
 
 @rule(
     "HP104",
-    "the precision is a known one",
+    "the logged precision must be one that the rules approve",
     source='training_rules.adoc, "Numerical formats"',
     remedy="Name the lowest precision of the training arithmetic, such as fp32 or bf16.",
     requires={"ST101"},
@@ -192,9 +192,9 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP106",
-    "the optimizer that trained was inspected",
+    "opt_name must be read from the optimizer that trained, not only claimed",
     source="none: this harness names in opt_name the optimizers that an implementation shows",
-    remedy="Keep them in the implementation's attribute `optimizers`; a bare claim cannot be verified.",
+    remedy="Keep the optimizers in the implementation's attribute `optimizers`; a bare claim cannot be verified.",
     severity="warning",
     requires={"ST101"},
     reads=(keys.OPT_NAME,),
@@ -210,7 +210,7 @@ def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP105",
-    "values that Open leaves free are reported",
+    "all rules of the Closed division should be applied to the run",
     source='training_rules.adoc, "Divisions"; compliance_checker open_<benchmark>.yaml',
     remedy="Nothing, if Open is meant; else log submission_division closed and run by its rules.",
     severity="info",

@@ -34,7 +34,7 @@ def _published_form(subject: LogSubject) -> str | None:
 
 def _published_closed(subject: LogSubject) -> str | None:
     reason = _published_form(subject)
-    return reason if reason is not None or subject.is_closed else "the Open division is free in its training"
+    return reason if reason is not None or subject.is_closed else "the Open division may train in any way"
 
 
 _rule = partial(rule, severity="warning", applies=_published_form)
@@ -45,7 +45,7 @@ _rule_of_closed = partial(
 
 @_rule(
     "TI110",
-    "the run's throughput fits its time",
+    "the run's logged throughput must fit its time and its training samples",
     source=_PUBLISHED.format("890 HugeCTR", "tracked_stats fits within 0.5 % in all"),
     remedy="Ask for the log as it was written: its stamps or its tracked_stats were changed.",
     requires={"ST101", "ST107", "ST110"},
@@ -77,7 +77,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "CA107",
-    "every evaluation begins and ends",
+    "every evaluation must log its start, its quality and its end, in this order",
     source=_PUBLISHED.format(780, "all that ran to their end keep this order"),
     remedy="Log eval_start, eval_accuracy and eval_stop of every evaluation, in this order.",
     requires={"ST101", "ST104"},
@@ -102,7 +102,7 @@ def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "CA108",
-    "epochs are counted in the batches that the log names",
+    "epoch_num must count epochs in batches of the logged global_batch_size",
     source=_PUBLISHED.format(780, "epoch_num is a number of steps over FLOOR or CEIL(train_samples / batch) in all"),
     remedy="Show with which global_batch_size was trained; reference convergence points are chosen by it.",
     requires={"ST101", "ST105", "HP102"},
@@ -142,7 +142,7 @@ def _part_of_epoch(epoch: float) -> Fraction:
 
 @_rule(
     "CA109",
-    "no interval is far shorter than all others",
+    "no evaluation interval may be far shorter than all others of the run",
     source=_PUBLISHED.format(780, "the shortest takes at least 0.988 of the next in all"),
     remedy="Ask for the log as it was written: stamps of one interval were changed, or less was trained in it.",
     requires={"ST101", "ST103", "ST107", "TI109", "CA101"},
@@ -175,7 +175,7 @@ def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "CA110",
-    "the run ends where it was last evaluated",
+    "run_stop must state the epoch_num of the run's last evaluation",
     source=_PUBLISHED.format(900, "run_stop names the last evaluation's epoch_num in 899, one is within 0.001"),
     remedy="Log in run_stop how far training had come; what was trained after the last evaluation is not the result.",
 )
@@ -199,7 +199,7 @@ def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "QU109",
-    "quality rises as that of trainings does",
+    "the AUC must not fall further or more often than in published runs",
     source=_PUBLISHED.format(
         900, "none falls by more than 0.0022 from one evaluation to the next, and at most 40 % of"
     )
@@ -233,7 +233,7 @@ def quality_rises(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "QU110",
-    "the qualities are not on a straight line",
+    "quality must not change by equal amounts between all evaluations of a run",
     source=_PUBLISHED.format(900, "second differences of the qualities reach 1.9e-5 in all"),
     remedy="Ask for the log as it was written: a training that meets its target flattens, and scatters.",
 )

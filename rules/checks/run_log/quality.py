@@ -39,7 +39,7 @@ def _stop(subject: LogSubject, status: str) -> LogLine | None:
 
 @rule(
     "QU101",
-    "the run states how it ended",
+    "run_stop must state how the run ended: success or aborted",
     source="compliance_checker training_*/common.yaml: run_stop has a status; success or aborted",
     remedy="End every run with run_stop and metadata status 'success' or 'aborted'.",
     requires={"ST101", "ST104"},
@@ -55,7 +55,7 @@ def status_is_known(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU102",
-    "success means that the target was met",
+    "a run with status success must have met its quality target",
     source=f"{_QUALITY}; compliance_checker closed_<benchmark>.yaml (ATLEAST_ONE_CHECK)",
     remedy="Train until an evaluation inside the run meets the target.",
     requires={"ST101", "ST104", "ST105", "ST107", "ST110", "QU101"},
@@ -116,10 +116,10 @@ def _apart(quality: float, target: float | None) -> str:
 
 @rule(
     NOT_CONVERGED,
-    "the run met its target",
+    "the run must meet its quality target",
     source='training_rules.adoc, "Benchmark Results": "a single non-converging run may be treated as the slowest '
     'run"',
-    remedy="Nothing, if it is the only one of its set: it counts as the dropped slowest run. Else run again.",
+    remedy="Nothing, if no other run of its set failed: the run counts as the dropped slowest run. Else run again.",
     requires={"ST101", "ST104", "QU101"},
     reads=_READ,
 )
@@ -148,7 +148,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU104",
-    "an aborted run has not met the target",
+    "a run with status aborted must not have met its quality target",
     source=_QUALITY,
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "ST105", "ST110", "QU101"},
@@ -170,7 +170,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU105",
-    "the run stops when the target is met",
+    "the run must stop at the first evaluation that meets the quality target",
     source=_RESULTS,
     remedy="Stop the run at the first evaluation that meets the target.",
     requires={"ST101", "ST104", "ST105", "ST110"},
@@ -198,7 +198,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU106",
-    "training ends with the last epoch",
+    "training must not go beyond the benchmark's maximum number of epochs",
     source='training_rules.adoc, "Appendix: Benchmark Specific Rules": DLRM is trained for at most one epoch',
     remedy="Give up after the benchmark's maximum number of epochs.",
     requires={"ST101", "ST110"},
@@ -235,7 +235,7 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU107",
-    "an aborted run states the reason",
+    "an aborted run must state the reason, and a successful run none",
     source="dlrmbench: run_stop of a run that did not converge names the reason",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "QU101"},

@@ -46,7 +46,7 @@ log can be relied on."""
 
 @rule(
     "ST101",
-    "every announced record can be read",
+    "every record that a line of the log announces must be readable",
     source=_LOGGING,
     remedy="Keep the file as the run wrote it: one JSON object after ':::MLLOG ', nothing behind it.",
 )
@@ -74,7 +74,7 @@ def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
 
 @rule(
     "ST102",
-    "one record per line",
+    "a line of the log must hold one record at most",
     source=_LOGGING,
     remedy="Let one process write the log, or flush every line; the official checker reads only the last record.",
 )
@@ -88,7 +88,7 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST117",
-    "a blank follows the token",
+    "a blank must follow ':::MLLOG' in every record",
     source="mlperf_logging compliance_checker mlp_parser: ':::MLLOG ' announces a record",
     remedy="Write ':::MLLOG ' and the record, as mllog does.",
 )
@@ -108,7 +108,7 @@ def token_is_whole(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST118",
-    "keys are spelled as mllog spells them",
+    "the log's keys must be spelled as mllog spells them",
     source="mlperf_logging mllog constants: keys are lower case letters of ASCII, digits and _",
     remedy="Log the key letter by letter: tools pass over one that they do not know.",
     severity="warning",
@@ -131,7 +131,7 @@ def _meant_key(key: str) -> str | None:
 
 @_rule(
     "ST103",
-    "every record is complete",
+    "every record of the log must have its value, metadata and event type",
     source=_LOGGING,
     remedy="Write logs with mllog, which always gives value, event_type and metadata.",
 )
@@ -154,7 +154,7 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST104",
-    "required keys are present",
+    "the log must hold every required key, as often as it is required",
     source=f"{_COMMON}, closed_common.yaml, closed_<benchmark>.yaml (EXACTLY_ONE, AT_LEAST_ONE)",
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
@@ -230,7 +230,7 @@ def _says(line: LogLine) -> str:
 
 @_rule(
     "ST105",
-    "values have the right type",
+    "the value of every required key must be of the key's type",
     source=f"{_COMMON}; mllog's usage",
     remedy="Log the value itself, as the type named here.",
 )
@@ -254,7 +254,7 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST106",
-    "event types fit their keys",
+    "the event type of every record must fit its key",
     source="mllog: start, end and event",
     remedy="Use mllog.start for *_start, mllog.end for *_stop and mllog.event for all else.",
 )
@@ -280,7 +280,7 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "ST107",
-    "init, run and their ends follow one another",
+    "init_start, init_stop, run_start and run_stop must follow one another",
     source=f"{_COMMON}: PRE and CHECK of init_start, init_stop, run_start, block_start, run_stop",
     remedy="Keep the order init_start, init_stop, run_start, blocks, run_stop in the file.",
     requires={"ST101", "ST104"},
@@ -288,8 +288,8 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
-    of several nodes differ, so in official logs up to a second is only a warning. No block of an official log begins
-    above run_start (in logs of this harness CA103 reports it)."""
+    of several nodes differ, so in official logs a difference of up to a second is only a warning. No block of an
+    official log begins above run_start (in logs of this harness CA103 reports it)."""
     log = subject.log
     start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
     if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):
@@ -338,7 +338,7 @@ def _only_dlrm(subject: LogSubject) -> str | None:
 
 @_rule(
     "ST112",
-    "all tensors are initialised once",
+    "weights_initialization must be logged once for each of DLRM's nine tensors",
     source="compliance_checker training_1.1.0 to 2.1.0/closed_dlrm.yaml",
     remedy="Log weights_initialization once for each of the nine tensors.",
     applies=_only_dlrm,
@@ -365,7 +365,7 @@ def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST113",
-    "organisation and platform are real names",
+    "the log's organisation and platform must be real names, not placeholders",
     source="mlcommons/logging#241",
     remedy="Set the submission's organisation and platform before running.",
     severity="warning",
@@ -386,7 +386,7 @@ def is_placeholder(value: object) -> bool:
 
 @rule(
     "ST114",
-    "settings are logged while the run is prepared",
+    "settings must be logged between init_start and init_stop",
     source="dlrmbench: values are read from what was built, before the clock starts",
     remedy="Log settings between init_start and init_stop.",
     requires={"ST101", "ST104"},
@@ -422,10 +422,10 @@ def _of_others(subject: LogSubject) -> str | None:
 
 @_rule(
     CRASHED,
-    "the run came to its end",
+    "the log must reach the end of its run (run_stop)",
     source='training_rules.adoc, "Scoring": failed runs count as infinity time; mlperf_logging'
     " package_checker accepts one log of a set that does not comply",
-    remedy="Nothing, if it is the only failed run of its set: it counts as the dropped slowest run. Else run again.",
+    remedy="Nothing, if no other run of its set failed: the run counts as the dropped slowest run. Else run again.",
     applies=_of_others,
 )
 def run_ended(subject: LogSubject) -> Iterator[Problem]:

@@ -27,7 +27,7 @@ _METHOD_CHARS = 240
 
 @rule(
     "TI101",
-    "time stamps never run backwards",
+    "time stamps of a log must not run backwards",
     source="dlrmbench: stamps come from a monotonic clock",
     remedy="Keep the lines in the order in which they were written; take stamps from one monotonic clock.",
     requires={"ST101"},
@@ -85,7 +85,7 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
 
 @rule(
     "TI102",
-    "initialisation fits the division's limit",
+    "initialisation must not take longer than the division allows",
     source=f"{_RUN_RESULTS}: 30 minutes in Closed, 4 hours in Open",
     remedy="Initialise faster, or count the time above the limit into the run.",
     requires={"ST101", "ST104", "ST107"},
@@ -127,7 +127,7 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI109",
-    "training starts with the clock",
+    "training must not begin before run_start",
     source=f'{_RUN_RESULTS}: "The clock must start before any part of the system touches the dataset"',
     remedy="Log run_start before the first step; a run without it has not been timed whole, run again.",
     requires={"ST101"},
@@ -158,7 +158,7 @@ def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI103",
-    "the run takes time",
+    "run_stop must be later than run_start",
     source=f"{_RUN_RESULTS}: a wall-clock timing measurement",
     remedy="A run that ends when it starts has not been timed; run again.",
     requires={"ST101", "ST107"},
@@ -175,7 +175,7 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI104",
-    "the cache is cleared before the run",
+    "the cache must be cleared before run_start",
     source=f'{_DATA_STATE}: "You must flush the cache or restart the system prior to benchmarking"',
     remedy="Clear the page cache before each run and log cache_clear then.",
     requires={"ST101", "ST107"},
@@ -195,7 +195,7 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI105",
-    "evaluations are inside the timed run",
+    "every evaluation must be inside the timed run (run_start to run_stop)",
     source=f'{_RUN_RESULTS}: "The clock may be stopped as soon as any part of the system determines target accuracy '
     'has been reached"',
     remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
@@ -248,7 +248,7 @@ def _decisive(subject: LogSubject) -> LogLine | None:
 
 @rule(
     "TI106",
-    "the cache was really cleared",
+    "the cache must really be cleared before the run (cache_clear is true)",
     source=f"{_DATA_STATE}; mlcommons/training reference logs true without clearing",
     remedy="Let no other process, such as another dlrmbench, read the same dataset; run where page caches can be "
     "dropped; or restart before the run.",
@@ -276,7 +276,7 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI107",
-    "the method of clearing the cache is stated",
+    "cache_clear must state by which method the cache was cleared",
     source="dlrmbench: cache_clear is logged as what was done",
     remedy="Log the method in cache_clear's metadata.",
     requires={"ST101"},
@@ -298,7 +298,7 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI108",
-    "time stamps are plausible dates",
+    "time stamps must be plausible dates, from 2018 to 2100",
     source="mllog: time_ms counts milliseconds since 1970",
     remedy="Stamp records in milliseconds since 1970, by a clock that is set.",
     requires={"ST101"},

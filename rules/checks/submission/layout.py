@@ -48,7 +48,7 @@ def _has_code(subject: SubmissionSubject) -> str | None:
 
 @rule(
     "SU101",
-    "the submission has its three directories",
+    "a submission must have the directories systems, results and benchmarks",
     source=_LAYOUT,
     remedy="Lay the submission out as <org>/systems, <org>/benchmarks, <org>/results.",
 )
@@ -65,7 +65,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU102",
-    "the code of every benchmark is there",
+    "the submission must hold the code of every benchmark that has results",
     source='submission_rules.adoc, "Source code requirements for replication"; mlcommons/logging#243',
     remedy="Put the implementation into benchmarks/<benchmark>/implementations/<implementation>/.",
     severity="warning",
@@ -89,7 +89,7 @@ def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU103",
-    "every system that is described has results, and the reverse",
+    "every described system must have results, and every result a description",
     source=f"{_LAYOUT}; mlperf_logging package_checker",
     remedy="Name systems/<system>.json and results/<system>/ alike; remove descriptions that nothing uses.",
 )
@@ -121,7 +121,7 @@ def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU104",
-    "every result directory holds logs",
+    "every result directory must hold logs",
     source=f"{_LAYOUT}; mlperf_logging package_checker: number of result files",
     remedy="Name the logs result_0.txt and so on, or remove the empty directory.",
 )
@@ -150,7 +150,7 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU105",
-    "logs are where the tools look for them",
+    "logs must be in results/<system>/<benchmark>/, where tools look for them",
     source=_LAYOUT,
     remedy="Move the log to results/<system>/<benchmark>/; keep runs that do not count out of the tree.",
     severity="warning",
@@ -165,9 +165,9 @@ def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU106",
-    "nothing is where it does not belong",
+    "directories of a submission must hold nothing that does not belong there",
     source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files",
-    remedy="Remove it, or move it below benchmarks/.",
+    remedy="Remove the file or directory, or move it below benchmarks/.",
     severity="warning",
 )
 def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
@@ -191,9 +191,9 @@ def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU107",
-    "names suit git",
+    "file names must not hold a space or begin with a dot",
     source=f"{_REPOSITORY}: git-unfriendly file names",
-    remedy="Rename it without spaces and without a leading dot.",
+    remedy="Rename the file or directory without spaces and without a leading dot.",
 )
 def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
     """No name holds a space or begins with a dot. Below benchmarks/, where published trees hold such names, it is a
@@ -206,7 +206,7 @@ def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU108",
-    "no file is larger than 50 MB",
+    "no file of a submission may be larger than 50 MB",
     source=f"{_REPOSITORY}: files over 50 MB",
     remedy="Remove the file or make it smaller.",
 )
@@ -224,7 +224,7 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU109",
-    "links stay in the tree and lead somewhere",
+    "no link of a submission may be broken or lead out of the submission",
     source=f"{_REPOSITORY}: symbolic links",
     remedy="Replace the link by what it should lead to.",
 )
@@ -244,7 +244,7 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU110",
-    "result directories are named as benchmarks",
+    "every result directory must have the name of a benchmark",
     source=f"{_LAYOUT}: benchmark directory names; mlperf_logging package_checker",
     remedy="Use the benchmark's keyword, such as dlrm_dcnv2.",
     severity="warning",
@@ -273,7 +273,7 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU111",
-    "the round has the benchmark",
+    "every benchmark of a submission must be one of its round",
     source="mlperf_logging benchmark_meta: benchmarks of each round",
     remedy="Submit a benchmark of the round; look for a tree that is in another round's directory.",
 )
@@ -292,7 +292,7 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU112",
-    "the files for running the code on the system are there",
+    "the submission should hold the files that run the code on the system",
     source=_LAYOUT,
     remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
     severity="info",
@@ -324,7 +324,7 @@ def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU113",
-    "the tree is read in full",
+    "the submission must be small enough to be read in full",
     source="none: a bound of this tool",
     remedy="Check a smaller directory, such as results/ alone.",
     severity="warning",

@@ -121,7 +121,12 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
     return all(first.system_desc.get(field) == other.system_desc.get(field) for field in hardware)
 
 
-@rule("SU201", "every run belongs to one result", source=_CONTENT, remedy="Measure each system by runs of its own.")
+@rule(
+    "SU201",
+    "no run may belong to two results of a submission",
+    source=_CONTENT,
+    remedy="Measure each system by runs of its own.",
+)
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. Where both
     systems are described with the same hardware (as when the same runs are reported with two ways of measuring
@@ -136,7 +141,7 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "RO101",
-    "every run belongs to one submission",
+    "no run may belong to the submissions of two organisations",
     source=_CONTENT,
     remedy="Submit only runs that the organisation made itself.",
 )
@@ -150,9 +155,9 @@ def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
 
 @rule(
     "RO102",
-    "every directory of the round is a submission",
+    "every directory of a round must be a submission",
     source='submission_rules.adoc, "Directory structure, Training"',
-    remedy="Lay it out as <organisation>/systems, benchmarks, results, or remove it.",
+    remedy="Lay the directory out as <organisation>/systems, benchmarks, results, or remove it.",
     severity="warning",
 )
 def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
@@ -165,9 +170,9 @@ def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
 
 @rule(
     "RO103",
-    "no organisation submits under two names",
+    "no organisation may submit under two names",
     source="none: two directories whose names differ in case or punctuation only are one organisation's",
-    remedy="Merge the directories.",
+    remedy="Merge the directories of the organisation.",
     severity="warning",
 )
 def names_differ(subject: RoundSubject) -> Iterator[Problem]:

@@ -134,7 +134,7 @@ def test_where_the_rounds_own_checker_accepts_a_log_the_verdict_says_so_and_why(
     said = " ".join(capsys.readouterr().out.split())
     assert (
         "the official checker says SUCCESS to 2 of 2 logs with errors here, by its own rules of round 5.1, which do "
-        "not test CA101, that evaluations come as often as the benchmark says"
+        "not test CA101, that evaluations must come as often as the benchmark says"
     ) in said
     with pytest.raises(SystemExit):
         main(["check", str(root / "results"), "--no-second-opinion"])
