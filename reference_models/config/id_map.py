@@ -19,11 +19,12 @@ class IdMapConfig:
     """Section [id_map]: mapping of ids onto fewer embedding rows; the number of ids of each table is in [data]."""
 
     kind: Literal["none", "hash", "quotient_remainder", "frequency", "learned", "classes"] = "none"
-    """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of a row for the
-    quotient and one for the remainder of a division. `frequency`: the hottest ids have rows of their own, the others
-    are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row. `classes`: the latent
-    classes of a `click_log`, a control. `frequency`, `learned` and `classes` are for --quality, `frequency` and
-    `learned` also for serving and traces."""
+    """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of two rows, one
+    for the quotient and one for the remainder of a division of the id. `frequency`: the most frequent ids have rows
+    of their own, the others are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row.
+    `classes`: ids of a generated `click_log` are mapped by the latent classes that generated it, a control that knows
+    more than data can tell. `none`, `hash` and `quotient_remainder` are for every command, `frequency` and `learned`
+    only for --quality, serving and traces, `classes` only for --quality."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
     """Share of a table's rows that remain after the id map; their number is rounded down. Tables of 200 rows or fewer
     keep all rows."""

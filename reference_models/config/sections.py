@@ -190,8 +190,8 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Section [runtime]: settings that may differ between systems without changing the training problem. Where
-    `threads` is left out, the harness chooses the number.
+    """Section [runtime]: settings that may differ between systems without changing the training problem. `threads` is
+    None where the harness chooses the number of CPU threads (`auto`, or no value, in the file).
 
     `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: the number of processes,
     the placement of tables on them, and the form in which embeddings and dense gradients are sent.

@@ -28,7 +28,7 @@ class D2NNConfig:
     num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
     """Number of masks that the light of all tasks passes; with 0 the tasks share no masks."""
     num_task_masks: PositiveCount
-    """Number of masks of each task, behind the shared masks."""
+    """Number of masks that each task has for itself, behind the shared masks."""
     wavelength_mm: Length
     """Wavelength of the light, in millimetres."""
     pitch_mm: Length

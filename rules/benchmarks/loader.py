@@ -47,15 +47,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FirstEval:
-    """Point of the first evaluation: the first multiple of the evaluation interval at or after FLOOR((slope *
-    global_batch_size + offset) / divisor) samples (closed_dlrmv4.yaml)."""
+    """Start of evaluation: the first evaluation is after FLOOR((slope * global_batch_size + offset) / divisor)
+    samples, rounded up to a multiple of the evaluation interval (closed_dlrmv4.yaml)."""
 
     slope: Count
-    """Factor of the global batch size in the formula for the first evaluation."""
+    """Number of samples before the first evaluation for each sample of the global batch size."""
     offset: Count
-    """Number of samples that the formula adds, whatever the batch size."""
+    """Number of samples that is added, whatever the global batch size is."""
     divisor: PositiveCount
-    """Divisor of the sum of both terms of the formula."""
+    """Divisor of slope * global_batch_size + offset."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +75,12 @@ class Quality:
     """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
     """Rounding of the evaluation interval to whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose evaluations
-    are also at multiples of that interval."""
+    are after whole multiples of the interval in samples."""
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
-    """Metadata key of eval_accuracy that measures convergence, and the unit of reference convergence points."""
+    """Key in the metadata of eval_accuracy whose value measures how fast a run converged; reference convergence
+    points are in the same unit."""
     first_eval: FirstEval | None = None
-    """Point of the first evaluation, if not after the first interval."""
+    """Start of evaluation; left out where the first evaluation is after one evaluation interval."""
     binds_open: bool = False
     """Whether runs of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
 
@@ -92,9 +93,11 @@ class Score:
     num_runs: PositiveCount
     """Number of runs in a score, each with a seed of its own."""
     method: Literal["olympic_mean"] = "olympic_mean"
-    """Scoring method: the mean of the times that remain after `drop`."""
+    """Scoring method: the mean of the times to train that remain when the fastest and the slowest runs are
+    dropped."""
     drop: Count = 1
-    """Number of fastest, and of slowest, runs that are dropped; one of the slowest may have missed the target."""
+    """Number of runs dropped at each end, the fastest and the slowest; one of the slowest may be a run that missed
+    the target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

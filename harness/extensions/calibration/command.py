@@ -105,14 +105,14 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
 def calibrate(
     benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
 ) -> None:
-    """Measure where BENCHMARK's quality target should lie.
+    """Measure where BENCHMARK's target should lie.
 
-    The reference is trained for full epochs at several batch sizes, each with the best learning rate of a grid, and
-    so are models that must stay below the target. The command writes calibration.md, BENCHMARK.calibration.json and
-    BENCHMARK.rcps.json. Finished runs stay in runs.jsonl: the same command again completes an interrupted
-    calibration, and a changed target needs no new runs; --seed confirms a target with fresh runs. By default the
-    batch sizes are half, once and twice the definition's, the learning rates 0.5, 0.7, 1, 1.4 and 2 times the
-    definition's.
+    Trains full epochs of the reference implementation at several batch sizes, and of simpler models that must stay
+    below the target. The definition's own batch size keeps the definition's learning rate; the others get the best of
+    several learning rates. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs
+    stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed target quality
+    needs no new runs; --seed confirms a target with fresh runs. Defaults: 0.5, 1 and 2 times the definition's batch
+    size; 0.5, 0.7, 1, 1.4 and 2 times the definition's learning rate.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

@@ -94,13 +94,13 @@ def codesign(
     form: str,
     **given: Any,
 ) -> None:
-    """Search a modelled accelerator, and tilings of BENCHMARK's training step on it; no training is run.
+    """Search an accelerator and tilings of BENCHMARK's training step on it, by a model; nothing is run.
 
-    Latency and energy of the training step's matrix products and lookups on an array of processing elements are
-    modelled by the numbers in the file of --space, which --verbose prints with their sources. The first values of the
-    space are a design made by hand, the baseline. All designs are tried where that takes about a minute, which finds
-    the optimum; of a larger space --trials designs are tried, the baseline first. Designs that exceed the chip's area
-    limit, or whose tiles do not fit, are never tried. The study and its page are kept in a new folder below -o.
+    Latency and energy of the step's products and lookups on an array of processing elements are modelled by the
+    numbers in the file of the design space, which --verbose prints with their sources. The first value of each
+    parameter makes the hand-made design, the baseline. All points are tried where that takes about a minute, which
+    finds the optimum; of a larger space --trials points are tried, the hand-made design first. Points beyond the
+    area, or with tiles that do not fit, are never drawn. The study and its page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

@@ -105,12 +105,12 @@ def trace(
 ) -> None:
     """Record which embedding rows BENCHMARK's samples look up, and find miss ratios of caches of every size.
 
-    Recorded lookups are those that a model sees, after any map of ids. A file may take the place of BENCHMARK:
-    lookups in the form of facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's
-    --data-trace-file takes it (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU
-    are exact, from the stack distance of every lookup, for one cache that all tables share and for one cache per
-    table. Caches of policies other than LRU are simulated, and compared over the trace's second half. The trace's
-    folder holds the recorded arrays, study.json and the study's page.
+    Lookups are those that the model makes. A file may take the place of BENCHMARK: lookups in the form of
+    facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's --data-trace-file takes it
+    (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU are exact, from the stack
+    distance of every lookup, for one cache that all tables share and for one cache per table. Caches of other
+    policies are simulated and compared over the trace's second half. The trace is a folder with the arrays,
+    study.json and its page.
 
     A file of tables is CSV with the header 'name,rows,width,pooling' and a line per table, or JSON with a list of
     such objects; side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent may be added. A file of
@@ -276,9 +276,9 @@ def trace(
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
     """Simulate embedding rows in a memory below DRAM: cache misses, reads, bytes over links, and added latency.
 
-    A query is a sample of the trace. Where BENCHMARK is given, the trace must be of that benchmark. Miss ratios and
-    bytes are exact; latencies are simulated from the numbers in the file of the memory (--tier), which --verbose
-    prints with their sources. A rate of queries above what a device or link can deliver is reported as impossible.
+    A query is a sample of the trace. The trace must be of BENCHMARK where that is given. Miss ratios and bytes are
+    exact; latencies are simulated from the numbers in the file of the slower memory (--tier), which --verbose prints
+    with their sources. A rate above the limit of a device or link is reported as impossible.
 
     For --fleet, give queries/s of the whole fleet, bytes of DRAM for rows in a host, and queries/s of a host with all
     rows in DRAM; --watts adds power.

@@ -40,8 +40,8 @@ define the setup that answers the queries."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeConfig:
-    """Settings of `dlrmbench serve`: queries, latency limit, and setup. No part of the training problem or its
-    digest."""
+    """Settings of `dlrmbench serve`: queries, latency limit, and setup. They are no part of the training problem, so
+    that the digest of the benchmark definition does not depend on them."""
 
     scenario: Literal["server", "offline", "single_stream"] = "server"
     """MLPerf's scenario: queries arrive at random, are all there from the start, or come one after the other."""
@@ -50,13 +50,13 @@ class ServeConfig:
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies that must be within the latency limit: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Number of items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270),
-    `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query:
-    ITEMS, or SECONDS,ITEMS."""
+    """Number of items (candidates to rank) in a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to
+    700, mean 270), `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line
+    for each query: its items, or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
-    """Most items of one call of the model: queries are merged up to that number, larger ones split among `threads`.
-    `auto`: searched by simulation, with `split_from`. Where `batch` is left out, every query is a call of its own,
-    and offline it is `auto`."""
+    """Maximum number of items in one call of the model: queries are merged up to this number, larger queries are
+    split among `threads`. `auto`: searched by simulation, with `split_from`. Left out, every query is a call of its
+    own; in the scenario offline, left out means `auto`."""
     split_from: PositiveCount | None = None
     """Number of items from which a query is split over all `threads`; smaller queries are split only by `batch`,
     which must be set, too."""
@@ -71,12 +71,13 @@ class ServeConfig:
     target_qps: Annotated[float, Meta(gt=0)] | None = None
     """Queries per second of LoadGen's first run; where it is left out, the rate that the simulation finds."""
     min_duration_s: Annotated[float, Meta(gt=0)] | None = None
-    """Least duration in seconds of every run of LoadGen, regardless of `duration_s`."""
+    """Minimum seconds of every run of LoadGen, regardless of `duration_s`."""
     min_queries: PositiveCount | None = None
-    """Least number of queries in every run of LoadGen."""
+    """Minimum number of queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Number of queries of LoadGen's sample library. If left out, as many as the evaluation split holds in whole
-    rounds of `queries`, within 1 GiB; at least 64, for which a smaller split is used more than once."""
+    """Number of queries of LoadGen's sample library. Left out, as many as the evaluation split (at most 1 GiB of it)
+    can fill, in whole repetitions of the query sizes that `queries` gives; at least 64, for which samples of a
+    smaller split are used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: latency limit, query sizes, duration,
     library, seeds."""
@@ -85,9 +86,11 @@ class ServeConfig:
     user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """A user.conf of LoadGen, given by its path: its lines become keys of [serve]. Recorded as the file's SHA-256."""
     colocate: PositiveCount = 1
-    """Number of processes that serve at the same time, each with its own queries and `runtime.threads`."""
+    """Number of processes that serve at the same time, each with its own queries; each process has `runtime.threads`
+    threads."""
     weights: str | None = None
-    """Folder of the model's kept weights; if left out, weights are random."""
+    """Folder of weights that a training run has kept. Left out, the model is trained on `train_samples`, or its
+    weights are random."""
     train_samples: PositiveCount | None = None
     """Number of samples on which the model is trained before it serves, in place of kept weights."""
 

@@ -123,9 +123,9 @@ FLAGS = {"runs": ("-n", "--processes")}
 """Command-line flags, by parameter, of options that `serve` and `run` have in common, where `serve` names the option
 otherwise than `run` does."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in error messages on a request to measure, by member of the request; the kind of measurement has
-no option, since the verb sets it."""
-SEED_HELP = "Base seed of the queries' arrivals and the model's weights.  [default: drawn]"
+"""Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
+"kinds" by no option, since the command itself sets the kind of measurement."""
+SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
 
 
 def asking(command: F) -> F:

@@ -42,11 +42,11 @@ from reports.render.forms import FORMS
 @VERBOSE
 @QUIET
 def simulate(benchmark: str, form: str, **given: Any) -> None:
-    """Simulate how long queries to BENCHMARK's model wait at each rate of queries: a study, no result.
+    """Simulate how long queries of BENCHMARK's model wait at each rate of queries; this makes no benchmark result.
 
-    The model is built and its calls are timed in a fresh process. A queue is then simulated from these times, without
-    a model and without LoadGen, at rates up to the model's capacity; the simulation needs no extra package. Latency
-    limit and queries are given as for 'serve'.
+    In a fresh process the model is built and its calls are timed. A queue is then simulated from these times, without
+    a model and without LoadGen, at rates up to the model's capacity; no package besides dlrmbench's own requirements
+    is needed. Latency limit and queries are given as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
     from rules.records.experiment import without_options

@@ -81,9 +81,9 @@ def plan_system(
     """Model the time of BENCHMARK's training step on each system, by phase, and of a run to the target.
 
     Times are modelled from the rates in a system's file, each of which has its source; the number of steps of a run
-    follows from reference convergence points. On `this` machine, a few steps are also timed. With --rank, systems are
-    ordered by the cost or time to train, and the model's error is given for those systems whose bundles have a
-    measurement of this very configuration.
+    follows from reference convergence points. On the system `this`, on which the command runs, a few steps are also
+    timed. With --rank, systems are ordered by the cost or time to train, and the model's error is given for the
+    systems whose bundles (archives of results) have a measurement of this very configuration.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve

@@ -87,13 +87,13 @@ def usage(
     counting: Literal["released", "once"], data_root: Path | None, output: Path, seed: int | None, form: str,
     **how: Any,
 ) -> None:  # fmt: skip
-    """Serve several models together, each with a request rate and a deadline: feed, vr_gaming, … or FILE.toml.
+    """Serve the models that one application requests, each with a rate and a deadline: feed, vr_gaming, … or
+    FILE.toml.
 
     Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
-    time. A request that has not begun by its deadline is dropped. All requests are measured in -n measurements, and
-    the score has a 95 % interval over these (Student's t). The usages named after XRBench's scenarios have small MLPs
-    in place of XRBench's models. --set takes a model's key (MODEL.KEY), or a key of the usage (usage.KEY). Where no
-    request rate meets all deadlines, the exit code is 7.
+    time. A request that has not begun by its deadline is dropped. All is measured in several processes, and the score
+    has a 95 % interval over them (Student's t). The applications named after XRBench's scenarios have small MLPs in
+    place of its models. --set takes MODEL.KEY, or usage.KEY. Where no rate meets all deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values

@@ -58,10 +58,10 @@ class TeacherConfig:
     has fewer than 32 ids. Pairs that share a feature compete for its embeddings, and the initial weights decide which
     pair is learned."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
-    """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids tell a little of
-    the interactions."""
+    """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little about
+    the label."""
     interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
-    """Number of coordinates of the latent classes' vectors. With 1, effects of single ids reveal this coordinate
+    """Number of coordinates of the latent classes' vectors. With 1, the effects of single ids reveal the coordinate
     directly."""
 
 
