@@ -17,9 +17,9 @@ _BAR, _GAP, _LEAST_LEFT = 20.0, 8.0, 56.0
 PARTS = (
     ("train", "training"),
     ("eval", "evaluation"),
-    ("other", "other: between blocks, before the first, after the last"),
+    ("other", "other: before, between and after blocks of steps"),
 )
-_PHASE_PARTS = (("train", "what it would take at its ceiling"), ("other", "what it takes beyond"))
+_PHASE_PARTS = (("train", "time at the roofline ceiling"), ("other", "time beyond the ceiling"))
 
 
 @dataclass(frozen=True, slots=True)

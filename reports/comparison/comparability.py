@@ -21,7 +21,7 @@ _MODEL = "runtime.model"
 """Key of the configuration setting that names the file, with its digest, of a user's own model in place of
 dlrmbench's."""
 SAME_SET = "BASE and NEW are the same set"
-ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
+ONE_SYSTEM = "Each interval is of one system only, and says nothing about other systems of the same type."
 SAME_CONFIGURATION = "same configuration"
 
 
@@ -194,23 +194,23 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
     differ."""
     notes = []
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
-        notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")
+        notes.append(f"{SAME_CONFIGURATION}: no recorded setting, software or hardware differs")
     for name, side in (("base", base), ("new", new)):
         if (system := system_of(side)) and side.asked:
-            text = f"{name}: a set of reference system {system}, measured elsewhere and before, on"
+            text = f"{name}: this set is of reference system {system}, measured elsewhere on"
             notes.append(f"{text} {printable(side.asked.created_utc[:10])}")
         if side.outcome == "invalid":
             notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
         if side.num_converged < side.num_runs:
             missing = side.num_runs - side.num_converged
             notes.append(
-                f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target, without which there "
-                f"is no time; compared are the {side.num_converged} that did"
+                f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target and have no time; "
+                f"compared are the {side.num_converged} runs that reached it"
             )
         if side.growth is not None:
             notes.append(
                 f"{name}: this set {stopping_words(side.growth)}; 95 % intervals, which take the number of runs as "
-                "given, cover the mean in 92 to 95 % of such sets"
+                "given, cover the mean in 92 to 95 % of sets like it"
             )
     models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
     if models[0] != models[1]:

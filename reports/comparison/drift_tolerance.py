@@ -31,7 +31,7 @@ REFERENCE_DRIFT = 0.3
 another machine, months before. Two result sets whose mean speeds each deviate by a standard deviation of 8 %
 (SET_OFFSET) differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on
 the logarithmic scale or a factor of 1.3."""
-_OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
+_OF_REFERENCE = "assumed: the reference system was measured elsewhere, and each set may be off by up to 8 %"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
 """Deviation that drift may cause in the mean speed of a whole result set, in standard deviations of the speed of the

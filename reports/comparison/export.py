@@ -118,17 +118,17 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
     pairs of runs with equal seeds, order in time, remarks such as on runs without a time."""
     texts = []
     if comparison.is_cross_system:
-        texts.append(f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}")
+        texts.append(f"cross-system: the recorded systems of the compared sets differ. {ONE_SYSTEM}")
     if comparison.is_paired:
-        texts.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
+        texts.append(f"paired: runs with equal seeds are compared, in {plural(comparison.num_shared_seeds, 'pair')}.")
     if comparison.is_one_after_the_other:
         texts.append(_drift_words(comparison))
     return (*texts, *(f"{note}." for note in comparison.notes))
 
 
 def _drift_words(comparison: Comparison) -> str:
-    """Return the caveat on drift: 'measured one after the other: differences of up to 20 % may be drift (assumed:
-    ...).'"""
+    """Return the caveat on drift: 'the sets were measured one after the other: differences of up to 20 % may be
+    drift (assumed: ...).'"""
     widths = {
         factor_of(factor.name).title: far_words(factor.drift_tolerance)
         for factor in comparison.factors
@@ -138,7 +138,7 @@ def _drift_words(comparison: Comparison) -> str:
     if len(set(widths.values())) > 1:
         far = ", ".join(f"{width} in {title}" for title, width in widths.items())
     source = drift_source(comparison.repeated_sets, comparison.drift_source)
-    return f"measured one after the other: differences of up to {far} may be drift ({source})."
+    return f"the sets were measured one after the other: differences of up to {far} may be drift ({source})."
 
 
 def olympic_words(comparison: Comparison) -> str:
@@ -146,7 +146,7 @@ def olympic_words(comparison: Comparison) -> str:
     ratio differs); empty where one of the results has no Olympic mean."""
     if comparison.olympic_ratio is None:
         return ""
-    scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
+    scores = f"ratio of Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
     if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
         scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
     return f"{scores}."
@@ -170,16 +170,15 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         unit = "" if kind.is_ratio else f" {kind.unit}"
         what = "difference, new minus base" if unit else "ratio, new over base"
         return (
-            f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} The interval and a "
+            f"Intervals of the {what}, over processes: {'; '.join(methods)}. {which} The interval and a "
             f"smallest effect (equivalence margin) of {effect_text(effect, factors[0])}{unit} decide a verdict."
         )
     return (
-        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread counts as no smaller than if one "
-        "further run ended an evaluation (or a clock's step) away from the others. The interval and a smallest "
-        "effect (equivalence margin) "
-        f"of {percent(effect)} decide a verdict; where the sides' runs were not made alternately, the drift "
-        "tolerance widens the interval of a speed or time: as repeated sets show it, else 20 %, and no less than "
-        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
+        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs counts as at least "
+        "what one further run would cause that ended one evaluation (or clock step) away from all others. The interval "
+        f"and a smallest effect (equivalence margin) of {percent(effect)} decide a verdict. For sets that were not "
+        "measured alternately, the drift tolerance widens the interval of a speed or time: as repeated sets show, "
+        f"else by 20 %, and by at least {DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 
@@ -188,5 +187,5 @@ def permutation_note(comparisons: Sequence[Comparison]) -> str:
     pairs = [comparison.num_shared_seeds for comparison in comparisons if comparison.is_paired and comparison.factors]
     least_p = 2.0 / 2 ** min(pairs, default=1000)
     too_few = comparisons and least_p > 1.0 - comparisons[0].confidence
-    limit = f" With {plural(min(pairs), 'pair')} p cannot fall below {least_p:.4g}." if too_few else ""
+    limit = f" With {plural(min(pairs), 'pair')} this p cannot fall below {least_p:.4g}." if too_few else ""
     return f"The permutation test's p and Cliff's delta are not used for verdicts.{limit}"

@@ -167,13 +167,14 @@ class BestSide:
         return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
-        """Return a sentence on the best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not distinguished:
-        threads=4 (98 % over all pairs).'"""
+        """Return a sentence on the best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not distinguished
+        from the fastest: threads=4 (98 % over all pairs).'"""
         worse = "slower" if self.is_of_time else "worse"
-        rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
+        alike = f"Not distinguished from the {self.word}: {', '.join(self.alike)}"
+        rest = alike if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
         if self.verdict:
-            rest = f"{self.alike[0]} beside it: {self.verdict}." if self.alike else f"The other is {worse}."
+            rest = f"{self.alike[0]} beside {self.label}: {self.verdict}." if self.alike else f"The other is {worse}."
         return (
             f"{capital(self.word)}: {self.label} ({self.value}). {rest}"
             + (f" INVALID: {', '.join(self.refused)}." if self.refused else "")

@@ -53,7 +53,7 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     if not factor_of(whole.name).is_of_time:
         return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
-        return f"Not decided: {whole.reason or 'not measured'}; {converged}."
+        return f"No verdict: {whole.reason or 'not measured'}; {converged}."
     made_of, when = _parts(comparison), _when(comparison)
     if comparison.verdict in ("faster", "slower"):
         given = f"{speed(whole.time_ratio)}{wide_range(whole)}"
@@ -63,24 +63,22 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         return f"{small}: {_range(whole)}{f'; {made_of}' if made_of else ''}{when}."
     decided = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
     but = "; ".join(_decided(factor) for factor in decided)
-    of_what = "" if whole.name == "time_to_train" else f" in {FACTORS[whole.name].title}"
     bounds = whole.time_interval if whole.adjusted_interval else None
     ends = None if bounds is None else (speed(bounds.low), speed(bounds.high))
-    text = (
-        f"Not decided{when}. Measured {speed(whole.time_ratio)}{of_what}; {_what_it_takes(comparison, whole, ends)}."
-    )
-    return f"{text} Decided: {but}." if but else text
+    measured = f"Measured {FACTORS[whole.name].title}: {speed(whole.time_ratio)}"
+    text = f"No verdict{when}. {measured}; {_what_it_takes(comparison, whole, ends)}."
+    return f"{text} A difference is shown in {but}." if but else text
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat ', measured one after the other; drift tolerance 20 % (...)'; empty where runs were made
-    alternately.
+    """Return the caveat ', the sets measured one after the other; drift tolerance 20 % (...)'; empty where runs were
+    made alternately.
 
     The drift tolerance is left out where the comparison gives it in its reason for no verdict.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
-    return f", measured one after the other{drift}" if comparison.is_one_after_the_other else ""
+    return f", the sets measured one after the other{drift}" if comparison.is_one_after_the_other else ""
 
 
 def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:
@@ -98,7 +96,7 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     Holm-adjusted).'"""
     name, interval, change = factor_of(whole.name).title, whole.adjusted_interval, change_text(whole)
     if change is None or interval is None:
-        return f"Not decided: {whole.reason or 'not measured'}."
+        return f"No verdict: {whole.reason or 'not measured'}."
     words = times if factor_of(whole.name).is_ratio else difference_text
     low, high = words(interval.low), words(interval.high)
     when = _when(comparison)
@@ -108,7 +106,7 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
         return f"{_small(comparison, whole, is_more)}: {between}."
     apart = f"{name} {change}"
     if comparison.verdict == "inconclusive":
-        return f"Not decided{when}. Measured {apart}; {_what_it_takes(comparison, whole, (low, high))}."
+        return f"No verdict{when}. Measured difference: {apart}; {_what_it_takes(comparison, whole, (low, high))}."
     return f"{capital(comparison.verdict)}: {apart}, {between}."
 
 

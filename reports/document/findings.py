@@ -11,9 +11,8 @@ from rules.logs.text import printable
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
-NOT_MET = "not met: "
-"""Prefix of a rule's title above the rule's findings: a title says what is demanded, and would without this prefix
-read as if the demand were met."""
+BROKEN = "broken rule: "
+"""Prefix of a rule's title, which is a demand, in findings; without it, the demand would read as met."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +57,7 @@ def group_findings(
             FindingGroup(
                 id=f"{id_}-{severity}-{code}",
                 code=printable(code),
-                title=f"{NOT_MET}{printable(first.title)}",
+                title=f"{BROKEN}{printable(first.title)}",
                 severity=severity,
                 icon=_ICONS[severity],
                 citation=printable(first.citation),
@@ -77,11 +76,11 @@ def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
     """Return in words the rules that findings of one severity break; of many rules, the first few and the number of
     the others. '' where no rule is broken.
 
-    An example is 'demanded but not met: CA101 (evaluations must come as often as the benchmark says)'.
+    An example is 'broken rule: CA101 (evaluations must come as often as the benchmark says)'.
     """
     found = (each for each in findings if each.severity == severity)
     rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))
-    return f"demanded but {NOT_MET}{names(rules)}" if rules else ""
+    return f"broken rule{'s' if len(rules) > 1 else ''}: {names(rules)}" if rules else ""
 
 
 def _number(entries: Sequence[PlacedFinding]) -> int:

@@ -8,32 +8,32 @@ from reports.results.result import Standing
 from rules.records.metrics import METRICS, ROC_AUC, Metric
 
 _TERMS = {
-    "Run": "One training from new weights to the quality target, in a process of its own.",
-    "Time to train": "Wall-clock time from run_start, before any sample is touched, to run_stop; evaluations "
-    "included.",
-    "Olympic mean": "Mean of the runs' times without the fastest and the slowest. One run that did not converge may "
-    "be the dropped slowest; with more there is no score.",
+    "Run": "One training from newly initialised weights to the quality target, in its own process.",
+    "Time to train": "Wall-clock time from the log's run_start, before any sample is read, to its run_stop, "
+    "evaluations included.",
+    "Olympic mean": "Mean of the runs' times without the fastest and the slowest run. One run that did not converge "
+    "may count as the slowest run; with two or more, the set has no score.",
     "Interval": "A confidence interval for the geometric mean: Student's t on the logarithms. Times and "
-    "samples end at an evaluation; their intervals are widened by this grid of evaluations.",
+    "samples are known only at evaluations; their intervals are wider by the distance between two evaluations.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
-    "Interpolated": "Samples to converge, read from a line through the last evaluations: finer than the grid of "
-    "evaluations and with less luck, but no part of the score.",
-    "Throughput": "Samples trained until the target, divided by the time spent training, evaluations left out.",
-    "Overhead": "Time to train minus training time: evaluations, and what lies between the blocks.",
+    "Interpolated": "Samples to converge, read from a line through the last evaluations: less subject to chance than "
+    "a count that ends at an evaluation, but not part of the score.",
+    "Throughput": "Samples trained until the quality target, divided by the training time without evaluations.",
+    "Overhead": "Time to train minus training time: evaluations, and the time between blocks of training steps.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
-    "RCP": "Reference convergence point: how many epochs the reference needs at a batch size. A set that "
-    "converges faster than chance allows is refused or scaled.",
+    "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
+    "a set that converges faster than chance allows is refused or scaled.",
     "Geometric mean": "Exponential of the mean logarithm, so that time = samples ÷ throughput × overhead holds for "
     "means, too.",
 }
 
 _COMMON = {
-    "Detectable difference": "The true difference that would get a verdict with 80 % power. Two sets may be measured "
-    "alternately (A/B), so that drift affects both alike, or one after the other (later set), where drift adds to "
-    "the difference.",
+    "Detectable difference": "The true difference between two sets that a comparison would show with 80 % power. "
+    "Drift affects two sets alike if their runs alternate (A/B), and adds to the measured difference if one set is "
+    "measured after the other (later set).",
     "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
-    "Baseline": "The configuration that the others are compared with: the first, or the one asked for.",
+    "Baseline": "The configuration with which all others are compared: the first one, or the one asked for.",
 }
 """Glossary entries needed on pages of measurements and on pages of training runs alike."""
 
@@ -67,7 +67,7 @@ UNVERIFIED_COMPARED = (
 FOOTNOTE_UNVERIFIED = "Result not verified by MLCommons Association."
 FOOTNOTE_PUBLISHED = (
     "Verification by MLCommons is not known here: no log says whether its result has been through an MLPerf® review. "
-    "Whoever cites or compares it must say whether it is verified."
+    "Whoever cites or compares this result must say whether it is verified."
 )
 TRADEMARK = (
     "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association in the United "

@@ -24,7 +24,7 @@ def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:
         return None
-    lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: a part to the left of that is bound by memory."
+    lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: parts with fewer are bound by memory."
     figure = roofline_figure(
         dots,
         peak=best,
@@ -34,7 +34,7 @@ def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
         title="Parts of a batch under the roof",
         description=f"One dot per part and batch size. {lead}",
     )
-    return Chart(figure=figure, lead=lead, table_note="The table below has the numbers.")
+    return Chart(figure=figure, lead=lead, table_note="The table below lists the numbers of this chart.")
 
 
 def _roofline_dot(row: Mapping[str, Cell]) -> RooflineDot | None:

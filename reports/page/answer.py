@@ -197,9 +197,9 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
-        return f"{_none_apart(of_all, found.num_compared, found.word, found.label)}: {what.lower()}{refused}"
+        return f"{_none_apart(of_all, found.num_compared, found.word, found.label)}, in {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {_label_names(found.alike)}" if found.alike else ""
-    best = f"{found.label} is the {found.word} of {of_all}: {what.lower()}, {found.value}"
+    best = f"{found.label} is the {found.word} of {of_all}: {what.lower()} {found.value}"
     return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
 
 
@@ -225,14 +225,15 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
     if change is None:
         return ""
     where = f"on {printable(group[0].benchmark_name, 80)}"
-    what = f"{factor.title}, {_how_often(comparison, verb)}"
-    what += ", on a noisy machine" if comparison.disturbed_sides else ""
+    number = _how_often(comparison, verb)
+    number += ", on a noisy machine" if comparison.disturbed_sides else ""
+    what = f"{factor.title} of {number}"
     if comparison.verdict in ("faster", "slower"):
         given = with_sign(f"{change}{wide_range(whole)}")
         return f"{new} {verb} {given} than {base} {where}: {what}{_also_words(group, comparison)}"
     if comparison.verdict in ("better", "worse"):
         change += wide_range(whole)
-        told = f"{factor.title} {with_sign(change)}{what.removeprefix(factor.title)}"
+        told = f"{factor.title} {with_sign(change)}, {number}"
         return f"{new} {verb} {comparison.verdict} than {base} {where}: {told}"
     few = min(whole.num_base, whole.num_new)
     if few < MIN_RUNS and not factor.is_of_time:
@@ -258,11 +259,11 @@ def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
 
 
 def _how_often(comparison: Comparison, verb: str) -> str:
-    """Return the number of runs compared, in words: '5 pairs, measured alternately (A/B)', '5 and 7 runs'."""
+    """Return the number of runs compared, in words: '5 pairs of runs, measured alternately (A/B)', '5 and 7 runs'."""
     turns = ", measured alternately (A/B)" if comparison.is_interleaved else ""
-    if comparison.is_paired:
-        return f"{plural(comparison.num_shared_seeds, 'pair')}{turns}"
     word = ("process", "processes") if verb == "is" else ("run", "runs")
+    if comparison.is_paired:
+        return f"{plural(comparison.num_shared_seeds, 'pair')} of {word[1]}{turns}"
     if comparison.num_base == comparison.num_new:
         return f"{plural(comparison.num_base, *word)} each{turns}"
     return f"{comparison.num_base} and {comparison.num_new} {word[1]}{turns}"

@@ -188,7 +188,7 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")
-    return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
+    return PageSection(id=f"{id_}-spread", heading="What runs like these can show", name="Spread", blocks=blocks)
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
@@ -214,7 +214,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     lead = "Fewer than two configurations have an interval."
     if pairs:
         verb = "overlaps" if len(pairs) == 1 else "overlap"
-        lead = f"{together} of {plural(len(pairs), 'pair')} of intervals {verb}."
+        lead = f"{together} of {plural(len(pairs), 'pair')} of the intervals below {verb}."
     if len(drawn) > MAX_SCORES:
         lead += f" The first {MAX_SCORES} are drawn; the table has all."
     title, score = "Scores and their intervals", numeric("Score", "normalised")
@@ -245,7 +245,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
     )
-    text = "Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one."
+    text = "Overlapping intervals do not show equality, nor separate ones a difference: the comparison tests that."
     return (chart, Prose(text=text, kind="note"))
 
 

@@ -160,7 +160,7 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
     commands = [printable(command, _MAX_COMMAND) for command in _distinct(each.command for each in made)]
-    more = f" and {plural(len(commands) - 1, 'more command')}, in Reproduce" if len(commands) > 1 else ""
+    more = f" and {plural(len(commands) - 1, 'more command')}, in section Reproduce" if len(commands) > 1 else ""
     codes = _distinct(each.code for each in made)
     code = "; ".join(codes[:_MOST]) + (f" and {len(codes) - _MOST} more" if len(codes) > _MOST else "")
     rows = (

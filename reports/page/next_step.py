@@ -35,7 +35,7 @@ _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "
 the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
-_TO_DECIDE = "makes one page to decide by"
+_TO_DECIDE = "makes a summary of one page, to decide by"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:
@@ -86,13 +86,13 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
     words = ("run", "runs") if sweep.is_of_runs else ("process", "processes")
     if fewest < MIN_RUNS:
         total = MIN_RUNS + most - fewest
-        purpose = f"makes the {MIN_RUNS} {words[1]} a configuration that a verdict takes"
+        purpose = f"makes the {MIN_RUNS} {words[1]} per configuration that a verdict needs"
         return resume_command(member, total), purpose
     if sweep.best is not None and sweep.best.alike and most < _MOST_RUNS and sweep.law is None:
-        purpose = f"makes {2 * most} {words[1]} of each, which tell smaller differences"
+        purpose = f"makes {2 * most} {words[1]} per configuration, which show smaller differences"
         return resume_command(member, 2 * most), purpose
     if sweep.kind == "throughput" and (trained := _train_all(group.record, sweep)):
-        return trained, "trains each to the target: the fastest may take more samples"
+        return trained, "trains each configuration to the target, as the fastest may need more samples"
     return shlex.join(["dlrmbench", "report", str(folder), "--summary"]), _TO_DECIDE
 
 
@@ -123,7 +123,7 @@ def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, s
     if words[:2] != ["dlrmbench", "profile"] or other is None:
         return None
     kept = without_options(words, ("--implementation", "--format", "--name", "-o", "--output"), ("-q", "--quiet"))
-    return shlex.join([*kept, "--implementation", other]), f"profiles the {other} implementation, to compare"
+    return shlex.join([*kept, "--implementation", other]), f"profiles the {other} implementation, to compare both"
 
 
 def _after_one(result: Result) -> tuple[str, str] | None:
@@ -139,7 +139,7 @@ def _after_one(result: Result) -> tuple[str, str] | None:
     needed = result.score.num_runs_required if result.is_logged else MIN_RUNS
     if needed is not None and result.num_runs < needed:
         word = ("run", "runs") if result.is_logged else ("process", "processes")
-        purpose = "a score takes" if result.is_logged else "a verdict takes on each side"
+        purpose = "a score needs" if result.is_logged else "a verdict needs on each side"
         return resume_command(place, needed), f"makes the {plural(needed, *word)} that {purpose}"
     follow = details_of(result.kind).following
     if follow is not None and (asked := follow(result)) is not None:
@@ -150,7 +150,7 @@ def _after_one(result: Result) -> tuple[str, str] | None:
     if result.kind not in _KINDS or other is None:
         return None
     command = shlex.join(["dlrmbench", "versus", str(place), "--implementation", other])
-    return command, f"measures the {other} implementation beside it, alternately (A/B)"
+    return command, f"measures the {other} implementation alternately (A/B) with this one"
 
 
 def _after_many(results: Sequence[Result]) -> tuple[str, str]:
@@ -184,9 +184,8 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
         return "dlrmbench doctor", _TO_QUIET
     if found.is_one_after_the_other:
         better = found.measure_better
-        return (
-            None if better is None else (better, "measures both alternately (A/B), which shows smaller differences")
-        )
+        purpose = "measures both sets alternately (A/B), which shows smaller differences"
+        return None if better is None else (better, purpose)
     group = group_of(new.place)
     is_pair = group is not None and group.is_pair
     fewest = min(base.num_converged, new.num_converged)
@@ -195,11 +194,12 @@ def _after_two(results: Sequence[Result]) -> tuple[str, str] | None:
         total = MIN_RUNS + max(base.num_runs, new.num_runs) - fewest
         return resume_command(
             _from_here(new.place), total
-        ), f"makes the {MIN_RUNS} {words[1]} a side that a verdict takes"
+        ), f"makes the {MIN_RUNS} {words[1]} per side that a verdict needs"
     needed = whole.runs_needed_low or whole.runs_needed
     if is_pair and found.verdict == "inconclusive" and needed is not None and needed > fewest:
         total = needed + max(base.num_runs, new.num_runs) - fewest
-        return resume_command(_from_here(new.place), total), "should decide, if the difference is as measured"
+        purpose = "makes runs that should decide, if the true difference is as measured"
+        return resume_command(_from_here(new.place), total), purpose
     folders = [group.file.parent] if group is not None and is_pair else [base.place, new.place]
     places = [str(_from_here(folder)) for folder in folders]
     return shlex.join(["dlrmbench", "report", *places, "--summary"]), _TO_DECIDE

@@ -390,7 +390,8 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
 
 def colophon(now: datetime) -> str:
     """Return the last line of a page: the program and version that wrote it, and the time."""
-    return f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC. One file, no network, no tracking."
+    written = f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC."
+    return f"{written} This page is one file and loads nothing from elsewhere."
 
 
 def _version() -> str:

@@ -48,9 +48,10 @@ def _range(values: Iterable[float | None], number: Callable[[float], str]) -> st
 
 
 def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
-    """Return in words the load of the system during a measurement: 'at a load average of 8.00 – 8.20 when its 5
+    """Return in words the load of the system during a measurement: 'at a load average of 8.00 – 8.20 when the 5
     processes began, while other work kept 1.4 – 1.9 of 2 CPUs busy'; None where nothing is known."""
-    began = "when it began" if len(loads) == 1 else f"when its {plural(len(loads), 'process', 'processes')} began"
+    what = "measuring" if len(loads) == 1 else f"the {plural(len(loads), 'process', 'processes')}"
+    began = f"when {what} began"
     clock, temperature = clock_range(loads), temperature_range(loads)
     parts = (
         None if (found := load_range(loads)) is None else f"at a load average of {found} {began}",

@@ -107,11 +107,11 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
     """Return the notes printed with the table of a sweep of measurements: how verdicts were reached, a sentence on
     the comparison of each configuration with the first, and the configurations that failed."""
     name = measure.name
-    notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
+    notes = [f"{name} of fresh processes with equal seeds, without a score."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             f"Verdicts are on {measure.scale}s of {name} against the baseline, the first configuration with "
-            "results; all of them are one family of tests (Holm)."
+            "results; all verdicts are one family of tests (Holm)."
         )
     notes += [f"{row.label}: {sentence(row.comparison)}" for row in sweep.rows if row.comparison is not None]
     return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))

@@ -14,7 +14,7 @@ from reports.text.formatting import interval, percent, ratio
 
 POWER = "80 % power"
 """Statistical power at which a difference is called detectable."""
-_INTERVALS = "Intervals are at 95 % confidence for the mean of this hour, if processes are independent."
+_INTERVALS = "The 95 % intervals assume independent processes, and do not include drift from hour to hour."
 _UNSEEN = 0.005
 """Share of convergence, speed or overhead in the spread of times below which the share is printed as 0 %."""
 
@@ -98,12 +98,13 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
     the drifts of speed that a difference from a later set must exceed."""
     return (
-        f"A detectable difference is a true difference that is called faster or slower with {POWER}, at the "
-        f"strictest of Holm's levels over four factors (95 %), and never below {percent(MIN_EFFECT, 0)}. "
-        f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: the sides' runs follow each other with "
-        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both alike; equal "
-        "seeds are assumed to need equal samples, as where only the speed changes. The alternate difference is "
-        "computed from neighbouring runs of this set: how the system changes from one hour to another is not in it."
+        f"A detectable difference is a true difference that a comparison calls faster or slower with {POWER}, at "
+        f"the strictest of Holm's levels over four factors (95 %); it is at least {percent(MIN_EFFECT, 0)}. "
+        f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
+        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both sets alike; "
+        "runs with equal seeds are assumed to need equal samples, as where only the speed changes. The difference "
+        "detectable alternately is computed from neighbouring runs of this set, and leaves out changes of the system "
+        "from hour to hour."
     )
 
 
@@ -116,14 +117,14 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"A detectable difference is a true difference that gets a verdict with {POWER}, by one test at 95 %, and "
-        f"never below {least}. {_statistics(number, 'processes')}"
+        f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}; it is at "
+        f"least {least}. {_statistics(number, 'processes')}"
     )
     if is_ratio:
-        turns = "Alternately: processes of both sides take turns, as in a sweep, so that drift affects both alike."
+        turns = "Alternately: processes of two sets take turns, as in a sweep, so that drift affects both sets alike."
         return f"{found} {_drift([tolerance])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
-    return f"{found} Pairs of equal seeds show smaller differences where equal seeds move both sides alike."
+    return f"{found} Pairs of processes with equal seeds show smaller differences where a seed affects both alike."
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
@@ -133,18 +134,18 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
     if sets and not all(tolerance.sets for tolerance in tolerances):
-        far += f", the others by {percent(ASSUMED_DRIFT, 0)}"
+        far += f", {percent(ASSUMED_DRIFT, 0)} for sets that too few repeat"
     return (
-        f"Later set: the system may drift by {far}, or by twice the spread of speed inside a set if that is more, "
-        "and a difference must exceed the drift."
+        f"Later set: a difference must exceed the drift of the system's speed, taken as {far}, or as twice the "
+        "spread of speed within a set if that is more."
     )
 
 
 def _statistics(number: int, what: str) -> str:
     low, high = spread_reach(number)
     return (
-        f"Assumed: the other side has as many {what}, normally distributed with the same spread. From {number} "
-        f"{what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured one."
+        f"The set to compare is assumed to have as many {what}, normally distributed with the same spread. From "
+        f"{number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured spread."
     )
 
 
@@ -159,5 +160,5 @@ def shares_words(shares: Shares) -> str:
     )
     added = [f"{percent(share, 0)} {name}" for share, name in parts if share >= -_UNSEEN]
     less = [f"{percent(-share, 0)} {name}" for share, name in parts if share < -_UNSEEN]
-    against = f", less {' and '.join(less)}, which worked against the others" if less else ""
+    against = f", less {' and '.join(less)}, which offset the other causes" if less else ""
     return f"{', '.join(added)}{against}"

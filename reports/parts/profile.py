@@ -40,17 +40,17 @@ def headline(record: ProfileRecord) -> str:
     parts = [
         f"A step of {count(record.global_batch_size)} samples takes {duration(amount(step.step_s))}: "
         f"{speed(amount(step.samples_per_s))}.",
-        f"With every phase at its ceiling the speed would be {speed(amount(limit.samples_per_s))}; the step "
+        f"With every phase at its roofline ceiling the speed would be {speed(amount(limit.samples_per_s))}; the step "
         f"reaches {percent(amount(limit.fraction), 0)} of that.",
     ]
     if shares := bound_shares(record):
         largest, share = max(shares, key=lambda entry: entry[1])
-        parts.append(f"Most of its time, {percent(share, 0)}, is in phases bound by {largest}.")
+        parts.append(f"Most of the step's time, {percent(share, 0)}, is in phases bound by {largest}.")
     return " ".join(parts)
 
 
 def _spread_words(spread: float | None) -> str:
-    return "" if spread is None else f", of whose blocks the middle half lay within {percent(spread)} of it"
+    return "" if spread is None else f", with the middle half of all blocks within {percent(spread)} of the median"
 
 
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
@@ -64,14 +64,15 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     times = (step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s)
     instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
-        f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
+        f"The {record.implementation} implementation on {record.device}, {record.precision}, "
+        f"{plural(record.num_threads, 'thread')}; "
         f"medians over {count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
         f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase adds {cost} to the "
         f"step: {instrumented} with this timing and {plain} without (fastest block: {fastest_instrumented} and "
         f"{fastest}), all measured.",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
-        "traffic; what stays in a cache can make a phase faster than memory alone would allow.",
-        "Bound by overhead: the phase takes more than twice its time at the ceiling.",
+        "traffic; data that stays in a cache can make a phase faster than memory would allow.",
+        "A phase is bound by overhead if it takes more than twice its time at the roofline ceiling.",
         *(
             ("fp32 leaves a GPU's tensor cores unused, in the ceilings as well as in the step.",)
             if record.device.startswith("cuda") and record.precision == "fp32"

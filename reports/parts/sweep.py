@@ -142,24 +142,25 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
     if sweep.is_of_runs:
-        others = "the other times, samples and samples/s are geometric means of the runs that converged"
+        others = "other times, samples and samples/s are geometric means of the runs that converged"
         means = f"The score is the Olympic mean; {others}"
-        of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
+        of_grid = f", for times and samples widened by the distance between two evaluations ({AT_LEAST_NAME}s)"
     notes = [f"{means}; their intervals are Student's t on the logarithms{of_grid}."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
-            "Verdicts are against the baseline, which is the first configuration with results; all of them are one "
+            "Verdicts are against the baseline, which is the first configuration with results; all verdicts are one "
             "family of tests (Holm)."
         )
     if not sweep.is_of_runs:
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
-        notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target, nothing is a score.")
+        notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target or has a score.")
         if any(row.data_kind in ("made_up", "synthetic") for row in sweep.rows):
             notes.append(
-                "The data was synthetic and in memory: reading input is not in these times. Ids follow a power law."
+                "The data was synthetic and in memory, so times exclude reading input. Ids follow a power law."
             )
-        text = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
-        notes.append(f"FLOP and bytes are computed from the configuration.{text}")
+        notes.append("FLOP and bytes are computed from the configuration.")
+        if not any(row.profile for row in sweep.rows):
+            notes[-1] += " 'sweep --profile' measures what bounds a step, such as memory."
     notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     energies = [energy for row in sweep.rows for energy in row.energies]
@@ -167,7 +168,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         notes.append(why)
     sources = sorted({source_words(energy) for energy in energies if energy and energy.parts})
     if sources:
-        notes.append(f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it.")
+        notes.append(f"Energy is measured by {printable('; '.join(sources))}, and includes other processes' work.")
     return (*notes, *sweep.problems)
 
 

@@ -248,7 +248,7 @@ def make_log_subject(
 
 
 def applies_to_ours(subject: LogSubject) -> str | None:
-    return None if subject.is_ours else "required of this harness's own logs only"
+    return None if subject.is_ours else "required only of this harness's own logs"
 
 
 def applies_to_known(subject: Subject) -> str | None:

@@ -16,7 +16,7 @@ rules (`dlrmbench schema rules_page > rules/README.md`); `dlrmbench check --expl
 
 ## How to read a finding
 
-    error  HP101  not met: hyperparameters must have values that the division allows
+    error  HP101  broken rule: hyperparameters must have values that the division allows
         result_1.txt:9: opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08
         fix: Run with the definition's values.
         rule: training_rules.adoc, "Hyperparameters"

@@ -44,7 +44,8 @@ METRICS: Mapping[str, Metric] = {
         plural="AUCs",
         title="ROC AUC",
         member="auc",
-        meaning="ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
+        meaning="ROC AUC on the held-out split: the probability that a clicked sample is ranked above one "
+        "not clicked.",
         not_learning_below=0.55,
     ),
     "accuracy": Metric(

@@ -224,17 +224,18 @@ def judge_epochs(
     digits = 4 if unit == "epochs" else 0
     reason = (
         f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {point.global_batch_size}; "
-        f"fewer than {limit:.{digits}f} would be suspicious"
+        f"at least {limit:.{digits}f} {unit} are acceptable"
     )
     status: RcpStatus = "passed" if mean >= limit else "missing" if how == "smallest" else "failed"
     if status == "passed":
         reason = f"point {how}: {reason}" if how != "found" else reason
     elif status == "missing":
         reason = (
-            f"batch size {batch_size} is below all reference points and converges faster than the smallest: {reason}"
+            f"batch size {batch_size} is below all reference points and converges faster than the smallest one: "
+            f"{reason}"
         )
     else:
-        reason = f"converges faster than the reference allows: {reason}"
+        reason = f"the set converges faster than the reference allows: {reason}"
     factor = 1.0 if status == "missing" else max(1.0, point.mean / mean)
     return Convergence(status=status, reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
 

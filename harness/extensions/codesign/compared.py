@@ -78,7 +78,7 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
     tells whether the first method is better than each of the others; if the first method is a Gaussian process,
     published savings are named, too."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
-    than = "the optimum" if searched.optimum is not None else "the best of all"
+    than = "the optimum" if searched.optimum is not None else "the best of all searches"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
     start = f"{first}, {plural(num_trials, 'valid point')}, {plural(len(gaps[first]), 'seed')}: {what}"
     parts, is_better = [f"{start} {percent(median(gaps[first]))} above {than} (median)"], True
@@ -89,7 +89,7 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
         parts.append(f"{other} {percent(median(gaps[other]))} ({signs})")
     product = _product_of(searched)
     saving = 1 - median(map(product, compared[first])) / product(searched.by_hand)
-    said = f"{', '.join(parts)}; {percent(saving)} less than by hand"
+    said = f"{', '.join(parts)}; {percent(saving)} less than the baseline"
     if first != "gp":
         return f"{said}."
     said += " (published: 18 %, 40 % less, other networks: Shi et al., 2020)."
@@ -100,14 +100,14 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
 def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:
     """List each search method's distance from the optimum (least, median and most over seeds), and the number of
     seeds in which no other method found a better design."""
-    than = "the optimum" if searched.optimum is not None else "the best that any of them found"
+    than = "the optimum" if searched.optimum is not None else "the best of all searches"
     rows = list[tuple[Cell, ...]]()
     by_method = _find_gaps(compared, searched)
     least = [min(gaps) for gaps in zip(*by_method.values(), strict=True)]
     for method, gaps in by_method.items():
         num_best = sum(gap - best <= _SAME for gap, best in zip(gaps, least, strict=True))
         rows.append((method, len(gaps), min(gaps), median(gaps), max(gaps), num_best))
-    title = f"Search methods: best design of a seed above {than}"
+    title = f"Search methods: best design of each seed, relative to {than}"
     return make_table(title, _COLUMNS, rows)
 
 

@@ -46,7 +46,7 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
         ],
     )
     figure = xy_figure(panel, id_=id_, title="Pareto front: energy over latency", description="A dot per design.")
-    return Chart(figure=figure, table_note="The table below has the numbers.")
+    return Chart(figure=figure, table_note="The table below lists the numbers of this chart.")
 
 
 def name_array(study: StudyRecord) -> str:
@@ -56,13 +56,13 @@ def name_array(study: StudyRecord) -> str:
 
 TERMS = {
     "PE": "Processing element: one multiply-add unit of an array.",
-    "Scratchpad": "Memory on the chip that holds the tiles of a product.",
-    "Tile": "The part of a product that is in the scratchpad at once.",
-    "Energy-delay": "Energy times latency: small where both are.",
+    "Scratchpad": "Memory on the chip that holds the tiles of a matrix product.",
+    "Tile": "The part of a matrix product that is in the scratchpad at once.",
+    "Energy-delay": "Energy of a step times its latency.",
     "Pareto front": "Designs that no other design beats in one objective without being worse in the other.",
-    "By hand": "The baseline: the first values of the space.",
-    "Hardware first": "Hardware is chosen for the tiles by hand, and then the tiles (--mode separate).",
-    "Together": "Hardware and tiles are searched at once (--mode joint).",
+    "By hand": "The baseline design: the first value of each parameter of the space.",
+    "Hardware first": "Search of hardware for the baseline's tile, then of tiles (--mode separate).",
+    "Together": "Search of hardware and tiles at once (--mode joint).",
     "gp": "Bayesian search by a Gaussian process, a model of the points tried so far.",
     "nsga2": "NSGA-II, an evolutionary search.",
 }

@@ -28,10 +28,10 @@ TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
 """Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
 _REMARK = (
-    "Modelled: a training step's products and its forward pass's lookups, one after another, each in the tiling and "
-    "loop order within the largest tile that is best in {objective}; no other work, no leakage. Hardware first "
-    "chooses hardware for the tile by hand, then the tile; together changes both. A space is tried whole where that "
-    "takes about a minute, else in part."
+    "Modelled are a training step's matrix products and its forward pass's lookups, one after another, each in the "
+    "tiling and loop order within the largest tile that is best in {objective}; no other work, no leakage. Search "
+    "'hardware first' chooses hardware for the baseline's tile, then the tile; search 'together' changes both. A "
+    "space is searched exhaustively where that takes about a minute, else in part."
 )
 _DESIGNS: Columns = (
     ("Mode", None, "given"),
@@ -127,17 +127,18 @@ def space_study(
     return make_study(
         "codesign", f"{config.benchmark.name} on {array.title.partition(',')[0]}: {answer(searched, modes)}",
         config.benchmark, seed=seed, findings=findings,
-        tables=[make_table("Pareto front, and the baseline by hand", _DESIGNS,
+        tables=[make_table("Pareto front of designs, and the baseline design by hand", _DESIGNS,
                            [_show_design(array, *design) for design in designs]),
                 *([] if compared is None else [table_compared(compared, searched)]),
-                make_table(f"Tilings of the best design in {OBJECTIVE_NAMES[objectives[0]]}, {MODE_NAMES[modes[-1]]}",
+                make_table(f"Tilings of the design of least {OBJECTIVE_NAMES[objectives[0]]}, search "
+                           f"'{MODE_NAMES[modes[-1]]}'",
                            _TILINGS, tilings)],
         parameters=[Parameter(name="array", value=array.title, unit=None, source="file", note="title"),
                     *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value,
                                 unit=_UNITS.get(each.of), source="file", note=each.source)
                       for each in array.numbers)],
-        checks=[StudyCheck(name="largest error of a product in blocks, as a share of the largest value", expected=0.0,
-                           found=error, is_passed=error <= TOLERANCE)],
+        checks=[StudyCheck(name="largest error of a matrix product in blocks, as a share of its largest value",
+                           expected=0.0, found=error, is_passed=error <= TOLERANCE)],
     )  # fmt: skip
 
 

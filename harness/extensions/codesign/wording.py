@@ -41,7 +41,7 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     price = f", with {' and '.join(others)}" if others else ""
     return (
         f"{rows} x {columns} PEs with {size / 1024:g} KiB of scratchpad {are_best}: a step takes "
-        f"{words}, {percent(1 - found / before)} less than by hand{price}, modelled"
+        f"{words}, {percent(1 - found / before)} less than the baseline{price}, modelled"
     )
 
 
@@ -55,19 +55,20 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
     if mode == "joint" and "latency_s" in objectives:
         gain = find_gain(searched)
         than = "no faster than" if gain < _SHOWN_GAIN else f"{gain:.3f} times as fast as"
-        parts.append(f"{than} {MODE_NAMES['separate']} (published: {_GAIN})")
+        parts.append(f"{than} with '{MODE_NAMES['separate']}' (published: {_GAIN})")
     said = ", ".join(parts)
     if "energy_j" in objectives:
         least = min(best[mode], key=lambda design: design.energy_delay)
         changes = [_say_change("energy-delay", first.energy_delay, by_hand.energy_delay)]
         if "latency_s" in objectives:
             changes.insert(0, _say_change("energy", first.energy_j, by_hand.energy_j))
-        said += f", with {' and '.join(changes)} than by hand"
+        said += f", with {' and '.join(changes)} than the baseline"
         if least is not first:
-            change = _say_change("energy-delay", least.energy_delay, by_hand.energy_delay)
-            said += f". Another design, of {duration(least.latency_s)}, has {change} than by hand, the least"
+            change = least.energy_delay / by_hand.energy_delay - 1
+            than = f"{percent(abs(change))} {'less' if change < 0 else 'more'} than the baseline"
+            said += f". A design of {duration(least.latency_s)} has the least energy-delay, {than}"
         said += f" (published: {_SAVING})"
-    return f"{capital(MODE_NAMES[mode])}, modelled: {said}; {_say_tried(mode, searched)}."
+    return f"Search '{MODE_NAMES[mode]}', modelled: {said}; {_say_tried(mode, searched)}."
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
@@ -86,13 +87,13 @@ def _say_tried(mode: Mode, searched: DesignOutcomes) -> str:
     else:
         assert searched.joint is not None
         said = _count(searched.joint)
-    return said if searched.optimum is not None else f"{said}; how far from the optimum is not known"
+    return said if searched.optimum is not None else f"{said}; their distance from the optimum is unknown"
 
 
 def _count(found: SearchOutcome) -> str:
     if found.num_valid is None:
-        return f"{plural(found.num_tried, 'valid point')} of {found.num_points:,} tried"
-    return f"all {plural(found.num_points, 'point')} tried, {found.num_valid:,} of them valid"
+        return f"{plural(found.num_tried, 'valid point')} tried, of {found.num_points:,}"
+    return f"all {plural(found.num_points, 'point')} tried, {found.num_valid:,} valid"
 
 
 def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
@@ -102,15 +103,15 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
         gain, (low, high) = find_gain(searched), PUBLISHED_GAIN
         where = "below" if gain < low else "above" if gain > high else "within"
         separate, joint = (_name_array(searched.problem, find_best(best[mode], objectives)) for mode in _MODES)
-        tried = "" if searched.optimum is not None else " of what was tried"
+        tried = "" if searched.optimum is not None else " among points tried"
         parts.append(
-            f"{gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021): here each "
-            f"product's tiling is searched whole in both modes, and DRAM traffic sets {separate} with hardware "
+            f"the speed-up of {gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021): "
+            f"here both searches try all tilings of each product, and DRAM traffic sets {separate} with hardware "
             f"first, {joint} with both together"
         )
     if "energy_j" in objectives:
         parts.append(
-            "for energy-delay (Shi et al., 2020) only the sign is comparable: other networks, other designs by hand"
+            "for energy-delay (Shi et al., 2020, of other networks) only the sign is comparable"
         )
     return f"{capital('; '.join(parts) or 'no published figure is of one objective in one mode')}."
 
@@ -132,7 +133,7 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
     if searched.optimum is None:
         return f"Next, to try more points: {again} --trials {2 * num_trials}"
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
-        return "Next: a space of more values, as --space FILE.toml."
+        return "Next: search a space of more values, with --space FILE.toml."
     again = f"dlrmbench codesign {benchmark} --space pe_array_fine --by random --trials 200"
     return f"Next, in finer steps of the array: {again}"
 

@@ -35,10 +35,10 @@ TERMS = {
     "Series": "Sets of one benchmark, configuration, system and data in the order of time, by one quantity.",
     "Change": "A step of a series that is far more likely than chance, drift or a steady trend.",
     "Code": "Digest of the files of dlrmbench that made a set: it changes with the files, also without a commit.",
-    "Interval": "95 % interval of a set's mean over its own runs, taken as independent; noise of other hours is not "
-    "included.",
-    "Alternately": "Runs of both sides alternate (A/B) with equal seeds, so that drift affects both alike.",
-    "95 % of sets": "Range of sets of one code between two changes, by the spread of those on the series.",
+    "Interval": "95 % interval of a set's mean over its own runs, assumed independent; drift from hour to hour is "
+    "not included.",
+    "Alternately": "Runs of two sets alternate (A/B) with equal seeds, so that drift affects both sets alike.",
+    "95 % of sets": "Range of 95 % of the sets between two changes, from the spread of sets of the series.",
 }
 """Glossary of the history's page: explanations by word."""
 

@@ -20,14 +20,14 @@ METHOD = (
     "of pages of one to four series: at most 1 % where sets are independent, and at most 10 % where neighbours "
     "resemble each other (of pages of four series of 12 sets 25 %, and 30 % where these drift, too); a step of 5 "
     "standard deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by "
-    "more than twice the noise look like a change. Intervals hold 95 % (Welch), the place of the change taken as "
-    "known. "
-    "Sets of other hardware, data, definition or given values are on another series; defaults may differ. Nothing "
-    "here is judged by the rules."
+    "more than twice the noise look like a change. Intervals are at 95 % confidence (Welch), with the place of the "
+    "change taken as known. "
+    "Sets of other hardware, data, definition or given values are on another series; defaults may differ. The "
+    "rules judge nothing on this page."
 )
 """Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400
-_DOUBT = "Where systems drift the chance of a false alarm is up to 10 %. To be sure, measure both alternately (A/B):"
+_DOUBT = "Where systems drift, the chance of a false alarm is up to 10 %. To be sure, measure both codes alternately:"
 
 
 def change_sentence(series: SetSeries, change: ChangePoint) -> str:

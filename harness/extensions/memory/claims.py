@@ -67,11 +67,11 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
         return f"{published} (published, other traces) are not shown: {why}"
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
-    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over its ranges"
+    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over its numbers' ranges"
     over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
     beacon = "BEACON, whose parts that abstract does not give, is not simulated: nearest is --pool device"
     if over is not None:
-        beacon = f"over devices that pool, the nearest to BEACON here, it is {over:.2f}x"
+        beacon = f"over rows added up by devices, the nearest to BEACON here, it is {over:.2f}x as fast"
     ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
     return f"{published} (published, other traces): {ours}, {_say_setter(best.setup, best.gain)}; {beacon}"
 
@@ -104,7 +104,7 @@ def _say_setter(setup: Setup, gain: float) -> str:
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
     number = f"{_SETTERS[most]}, {value:g}, of {setup.name} and not of the trace"
-    return f"set most by {number} ({2 * value:g}: {doubled:.2f}x)"
+    return f"set most by {number} ({doubled:.2f}x with {2 * value:g})"
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
@@ -186,8 +186,8 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
-        waits = "added latencies above are simulated" if num_waits else "no latency was simulated at this rate"
-        return f"{published} is not shown: it takes --fleet and --watts; {waits}"
+        waits = "the latencies above are simulated" if num_waits else "no latency was simulated at this rate"
+        return f"{published} is not shown, which takes --fleet and --watts; {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:

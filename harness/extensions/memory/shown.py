@@ -15,7 +15,7 @@ _MOST_LINES = 5
 """Maximum number of lines of one chart, as each line has a colour of its own."""
 _ALIKE = 0.01
 """Largest relative difference, at every point, of two lines that are drawn as one line with both names."""
-_NOTE = "The table below has the numbers."
+_NOTE = "The table below lists the numbers of this chart."
 
 Line = dict[float, float]
 
@@ -147,20 +147,20 @@ TERMS = {
     "(LFU-DA, Arlitt et al., 2000).",
     "static": "A set of rows that never changes: those that the trace's first half, or the warm-up, looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
-    "Cold misses": "A row's first lookups: every cache misses them, and a short trace has many.",
+    "Cold misses": "Misses of a row's first lookup, which no cache can avoid; a short trace has many.",
     "Hit rate of all rows": "The highest hit rate of any cache: a cache of all rows misses only first "
     "lookups. It counts lookups after the warm-up, so that a longer warm-up gives another rate.",
     "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
     "memory in proportion to their sizes.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
-    "Pool": "Where the rows of a bag are added up: host, each device for its rows, or the switch between.",
-    "Read amplification": "Bytes that a tier reads for each byte of a row: it reads whole granules.",
+    "Pool": "Where the rows of a bag are added up: in the host, in each device, or in the switch between them.",
+    "Read amplification": "Bytes that a memory reads for each byte of a row, since it reads whole granules.",
     "From empty": "The miss ratio of the whole trace, with a cache that is empty at first.",
     "Load": "The share of the time for which the busiest device or link is busy.",
-    "Reads in flight": "Reads waiting or in progress at a device when a read is issued, its own query's included.",
+    "Reads in flight": "Reads waiting or in progress at a device when a read is issued, its own query's among them.",
     "Link queue": "The time a query waits for earlier queries to cross the link that devices share to the host.",
-    "Mean added": "The mean latency that rows outside DRAM add to a query: queues, device, link and adding up.",
-    "p99": "The 99th percentile: 99 of 100 queries have at most this latency added.",
+    "Mean added": "The mean latency that rows outside DRAM add to a query, by queues, device, link and sums.",
+    "p99": "The 99th percentile of added latency, which 99 of 100 queries do not exceed.",
     "SHARDS": "A method that estimates miss ratios from a sample of rows, chosen by a hash of their ids.",
 }
 DETAILS = Details(chart=draw_memories, terms=TERMS, modelled=name_tiers, num_leading=2)

@@ -468,12 +468,12 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     gains = None if gain is None else _vary_gain(setup, pool, gain)
     faster = ""
     if gain is not None and gains is not None:
-        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the tier's numbers"
-        faster = f", {gain:.2f} times as fast as by the host ({of_range})"
+        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the memory's numbers"
+        faster = f", {gain:.2f} times as fast as with rows added up by the host ({of_range})"
     alone = _ALONE if question.rate is None else ""
     of_queries = f"of {plural(len(setup.reads.rows), 'counted query', 'counted queries')}"
     tail = f"{of_queries}, too few for a p99," if p99 is None else f"and {duration(p99)} at p99 {of_queries}"
-    wait = f"adds {duration(wait_s)} to a query on average {tail}{alone}{faster} (simulated)"
+    wait = f"adds {duration(wait_s)} to a query's latency on average {tail}{alone}{faster} (simulated)"
     depth = waits.depth if most.busy_s and tier.read_latency_s.deeper else None
     parts: list[float | None] = [float(part.mean()) for part in waits.parts]
     if tier.shared_link(pool) is None and not tier.has_switch:
@@ -532,10 +532,10 @@ def _say_highest(said: Sequence[PoolResult]) -> list[str]:
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
-    words = [f"by the {pool} {si(1 / most.busy_s)} ({most.name})" for pool, most in limits if most.busy_s]
+    words = [f"{si(1 / most.busy_s)} by the {pool} (limit: {most.name})" for pool, most in limits if most.busy_s]
     if len(words) < 2:
         return []
-    return [f"{best.setup.label}: highest queries/s and their limit, rows added up {', '.join(words)} (computed)."]
+    return [f"{best.setup.label}: highest queries/s, with rows added up: {', '.join(words)} (computed)."]
 
 
 def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) -> list[str]:
@@ -557,7 +557,7 @@ def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) ->
         if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
             found.append(
                 f"{cache.words[:1].upper()}{cache.words[1:]}: the miss ratio still falls in the second half of the "
-                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups shows its "
+                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups shows the "
                 "steady miss ratio."
             )
     return found
@@ -571,7 +571,7 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
     if not cold:
         return ""
     words = " and with ".join("a " * (cache.of_tables is None) + cache.words for cache in cold)
-    return say_cold("these misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
+    return say_cold("the misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
@@ -606,12 +606,12 @@ def _answer(
         return f"{found}{rate} {of_all}{busy}, computed"
     if best.gain is not None:
         times = f"the {best.pool} adds rows up {best.gain:.1f}x as fast as the host"
-        published = f"; published {SPEEDUP}x on other traces" if best.pool == "switch" else ""
+        published = f"; PIFS-Rec has {SPEEDUP}x on other traces, published" if best.pool == "switch" else ""
         return f"{found}{best.setup.label}: {times}, simulated{published}"
     waiting = [each for each in said if each.wait_s is not None]
     setup = best.setup
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
-    least = f" adds least of {len(waiting)}: " if len(waiting) > 1 else " adds "
+    least = f" adds the least latency of {len(waiting)} setups: " if len(waiting) > 1 else " adds "
     rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
     where = f"{setup.name} below that cache" if len(answers) == 1 and len(waiting) == 1 else setup.label
     if (fleet := find_best_fleet(fleets)) is not None and fleet.label == setup.label:
@@ -639,7 +639,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Values at which the switch reaches the published speed-up: one number changed, idle system"
+    title = "Values at which the switch reaches PIFS-Rec's published speed-up: one value changed, idle system"
     return make_table(title, columns, rows)
 
 

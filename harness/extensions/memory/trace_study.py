@@ -108,7 +108,7 @@ def trace_study(
             _list_misses(trace, merged, is_exact=is_exact),
             _list_policies(trace, misses),
             _list_tables(trace, curves, touched, is_exact=is_exact),
-            make_table("Touched rows by number of lookups", bins, of_bins),
+            make_table("Rows looked up at all (touched), by number of lookups", bins, of_bins),
         ),
         parameters=(
             Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
@@ -237,7 +237,7 @@ def _list_tables(
         for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
     misses = f"miss ratio of an LRU cache of a share of the table's rows{'' if is_exact else _ESTIMATED}"
-    title = f"Touched rows, and {misses}"
+    title = f"Rows looked up at all (touched), and {misses}"
     return make_table(title, columns, cells)
 
 
@@ -255,6 +255,6 @@ def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     drawn = enumerate(zip(trace.num_rows, exponents, strict=True))
     expected = np.array([expect_touched(num, each, len(trace.rows_of(table))) for table, (num, each) in drawn])
     mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
-    name = "touched rows of all tables, sum of 1 - (1 - p)^n"
+    name = "touched rows of all tables; expected is the sum of 1 - (1 - p)^n"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
     return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

@@ -220,7 +220,7 @@ def compare_searches(
     )  # fmt: skip
     kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
     table = make_table(
-        "Plans: the slowest device's embeddings per step" + (", means over the tasks" if len(bounds) > 1 else ""),
+        "Plans: embedding time of the slowest device a step" + (", means over the tasks" if len(bounds) > 1 else ""),
         [columns[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
     )
@@ -281,7 +281,7 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
     """Return the verdict on a search's plans against the best baseline's: for several tasks by the mean's confidence
     interval, for one by whether the difference exceeds `noise`, the spread of the measured rounds."""
     if gain.mean is None:
-        return f"has no plan beside {base}'s"
+        return f"has no plan to compare with {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
     if gain.interval is None and abs(gain.mean) <= max(ALIKE, noise):
         low = high = 0.0
@@ -480,12 +480,12 @@ def _close(
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
     how = f"{origin}: {costs.timed}" if origin == "measured" else origin
     most = max((each.memory_bytes for each in found[name] if each.memory_bytes is not None), default=None)
-    memory = "" if most is None else f", at most {num_bytes(most)} a device"
+    memory = "" if most is None else f", at most {num_bytes(most)} on a device"
     said = f"{label}{also}: {duration(whole[name])} a step on the slowest device{memory} ({how}){than}"
     if (times := _mean([each.balance for each in found[name]]) or 1.0) > MOST_EVEN:
         said += f"; that is {times:.2f} times the mean of all devices"
     if origin == "measured":
         what = "sets were measured once more" if costs.timed == TIMED else "single tables were measured"
-        return f"Lowest by {said}; {what}, which is no verdict: --run measures steps."
-    limit = f"; it is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
-    return f"Cheapest by {said}{limit}."
+        return f"Lowest cost by {said}; {what}, which is no verdict: --run measures steps."
+    limit = f"; this is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
+    return f"Cheapest plan by {said}{limit}."

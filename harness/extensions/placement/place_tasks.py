@@ -92,4 +92,4 @@ def _say_next(placement: "Placement") -> str:
         for part in ((word,) if "=" in word else (word, value))
     ]
     words = ["dlrmbench", "place", "dlrm_dcnv2", *kept, "--by", find_cheapest(whole)[0]]
-    return f"Next, to place a benchmark's tables by it: {shlex.join(words)}"
+    return f"Next, to place a benchmark's tables by the cheapest search: {shlex.join(words)}"

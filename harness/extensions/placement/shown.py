@@ -72,7 +72,7 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         title=title,
         description=f"A bar per search. {lead}.",
     )
-    return Chart(figure=figure, lead=f"{lead}.", table_note="The table below has the numbers.")
+    return Chart(figure=figure, lead=f"{lead}.", table_note="The table below lists the numbers of this chart.")
 
 
 def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
@@ -86,7 +86,7 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
     """Name the search with the cheapest plan, or all searches whose plans cost the same but for rounding."""
     least = find_cheapest(known)
     if len(least) == 1:
-        return f"{least[0]} has the cheapest plan of {len(known)}"
+        return f"{least[0]} has the cheapest of {plural(len(known), 'plan')}"
     both = f"{', '.join(least[:-1])} and {least[-1]} find the same cost, {unit.text(known[least[0]])}"
     return both if len(least) == len(known) else f"{both}, the least of {len(known)}"
 
@@ -119,16 +119,16 @@ def name_devices(study: StudyRecord) -> str:
 
 TERMS = {
     "Cost": "Time of the slowest device for embeddings in a step: lookups, updates and their exchange.",
-    "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
-    "lookup": "A search that places the table with most columns times lookups first, each on the device "
-    "with the least so far.",
+    "Balance": "Cost of the slowest device, divided by the mean cost of all devices; 1 is even.",
+    "lookup": "A search that places the table of the largest product of columns and lookups first, each on the "
+    "device with the least sum of products so far.",
     "greedy": "A search that places the costliest table first, each on the device whose tables cost least so far.",
-    "local": "Greedy, then moves and swaps of tables, halving the costliest, while the slowest device gets faster.",
+    "local": "A search that improves greedy's plan by moves and swaps of tables and halves of the costliest.",
     "Beam over columns": "NeuroShard's search without its cost net: cuts of columns around greedy placements.",
-    "Repaired": "A search had found no device with room for a table; moves and swaps of tables made some.",
-    "Optimum": "The cheapest plan that cuts no table, found by trying all.",
-    "Bound": "A cost that no plan of whole tables is below; a plan that cuts tables may be.",
-    "Kendall's tau": "How alike two rankings are: 1 where they agree, 0 where they are unrelated.",
+    "Repaired": "A plan whose search had no room for a table on any device, until other tables were moved.",
+    "Optimum": "The cheapest plan that cuts no table, found by trying all such plans.",
+    "Bound": "Lower bound of the cost of plans that cut no table; plans that cut tables may cost less.",
+    "Kendall's tau": "Similarity of two rankings: 1 if they agree, 0 if they are unrelated.",
     "Sharding": "How a table is laid over devices: whole (table_wise), cut by rows or columns, or copied to each "
     "(data_parallel).",
 }

@@ -56,5 +56,5 @@ def simulate(benchmark: str, form: str, **given: Any) -> None:
     )
     words = without_options(sys.argv[1:], ("--format",), ("-q", "--quiet", "-v", "--verbose"))
     served = ["dlrmbench", "serve", *words[words.index("simulate") + 1 :]] if "simulate" in words else []
-    following = f"Next, to have LoadGen judge real queries: {shlex.join(served)}" if served else ""
+    following = f"Next, to let LoadGen judge the rate with real queries: {shlex.join(served)}" if served else ""
     keep_served_study(KIND, request, form, following=following)

@@ -119,8 +119,8 @@ class SuiteFacts:
 
 
 _FAMILY = (
-    f"Verdicts are at Holm's levels over all benchmarks of the suite: with sides that are alike, at most "
-    f"{percent(1 - CONFIDENCE, 0)} of such suites have any verdict of a difference."
+    f"Verdicts are at Holm's levels over all benchmarks of the suite: if base and new do not differ, at most "
+    f"{percent(1 - CONFIDENCE, 0)} of suites have any verdict of a difference."
 )
 _INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
 
@@ -238,7 +238,7 @@ def _brief_ratio(facts: SuiteFacts) -> str:
 
 
 def _mean_words(facts: SuiteFacts) -> str:
-    only = " Each benchmark has equal weight. The mean is of these benchmarks alone, and no score of MLPerf."
+    only = " Each benchmark has equal weight. The mean is of this suite's benchmarks alone, and no score of MLPerf."
     return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
 
 
@@ -275,7 +275,7 @@ def _rows_table(rows: Sequence[SuiteRow], names: tuple[str, str]) -> StudyTable:
         StudyColumn(name="runs of each", unit=None, origin="measured"),
         StudyColumn(name="verdict", unit=None, origin="computed"),
     )
-    title = "Every benchmark: geometric means, their ratio, and the interval by which its verdict is made"
+    title = "Benchmarks: geometric means, their ratio, and the interval that decides the verdict"
     return StudyTable(title=title, columns=columns, rows=tuple(map(_cells, rows)))
 
 

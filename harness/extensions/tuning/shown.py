@@ -33,15 +33,15 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     places = [(float(number), str(number)) for number in range(1, last + 1, step)]
     x = ChartAxis(name="trial", scale=partial(svg.Scale, 0.5, last + 0.5), places=places)
     y = ChartAxis(name="regret", scale=up_to(max(dot.y or 0.0 for dot in dots)), words=percent)
-    panel = Panel(x=x, y=y, series=[Series(name="the best so far, beside the best of all", dots=dots)])
+    panel = Panel(x=x, y=y, series=[Series(name="the best trial so far, relative to the best of all", dots=dots)])
     figure = xy_figure(panel, id_=id_, title="Regret of the search", description="A dot per trial.")
-    return Chart(figure=figure, table_note="The table below has the numbers.")
+    return Chart(figure=figure, table_note="The table below lists the numbers of this chart.")
 
 
 _MOST_TICKS = 10
 TERMS = {
-    REGRET: "How far the best trial so far is from the best of all, as a share of that.",
-    "Default": "The configuration without any of the changes: the first trial, and the base of the pairs.",
-    "gp": "A sampler that models the objective by a Gaussian process, and tries where it may be better.",
+    REGRET: "How far the best trial so far is from the best of all trials, as a share of the latter.",
+    "Default": "The configuration without any change of settings: the first trial, and the baseline of the pairs.",
+    "gp": "A sampler that models the objective by a Gaussian process, and tries points that may improve it.",
 }
 DETAILS = Details(chart=draw_regrets, is_answer=True, terms=TERMS)

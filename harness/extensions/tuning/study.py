@@ -37,7 +37,7 @@ _SEARCHING = (
 )  # fmt: skip
 """Options of `tune` that are removed from its command line to make the command `run`, which trains with the best
 trial's settings."""
-_REGRET = "Regret is how far the best trial so far is from the best of all, as a share of that."
+_REGRET = "Regret is how far the best trial so far is from the best of all trials, as a share of the latter."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +119,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
     if again.trial is None or not (comparison or again.is_alone):
         why = problem or trials[0].reason or "no other trial is feasible"
         return f"Nothing was measured beside the default: {why.rstrip('.')}."
-    none = " In the trials none did better than the default." if first is trials[0] else ""
+    none = " No trial of the search did better than the default." if first is trials[0] else ""
     none += "".join(f" {capital(_name(trials, trial))} did better alone. {why}" for trial, why in again.missed)
     found, named = f"{none}{problem and ' '}{problem}", capital(_name(trials, again.trial))
     if comparison is None:
@@ -205,7 +205,7 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
         return f"{values} is the {place} of {num}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     threads = threads_words(comparison, best.values)
-    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B), {place} of {num}"
+    pairs = f"{what} of {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B), {place} of {num}"
     pairs += f"; {threads}" if threads else ""
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)
@@ -256,7 +256,7 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
     if all(trial.reason is None for trial in trials):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     at_a_time = f", {search.parallel_trials} at a time" if search.parallel_trials > 1 else ""
-    title = f"Trials in their order, one process each, equal seeds{at_a_time}; the first is the default"
+    title = f"Trials in the order made, one process each, equal seeds{at_a_time}; the first is the default"
     return make_table(title, columns, rows)
 
 
@@ -293,5 +293,5 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     known = [(name, unit, origin, value) for name, unit, origin, value in given if value is not None]
     columns = [(name, unit, origin) for name, unit, origin, _ in known]
     row = tuple(value for *_, value in known)
-    title = "The best other trial and the default, measured again alternately (A/B), with seeds that no trial had"
+    title = "The default and the best other trial, measured again alternately (A/B), with seeds that no trial had"
     return make_table(title, columns, [row])

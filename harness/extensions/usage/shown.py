@@ -23,7 +23,7 @@ _MOST_LINES = 5
 """Maximum number of lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
 """Upper bound of the precisions, speed-ups and memory ratios of retrievals that charts draw."""
-_NOTE = "The table below has the numbers."
+_NOTE = "The table below lists the numbers of this chart."
 _KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped (at its release)"))
 
 
@@ -127,15 +127,16 @@ def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 
 TERMS = {
     "Deadline": "Time by which a request must be done, counted from its release.",
-    "Request": "One request of a model, released at its rate.",
-    "Score": "XRBench's, from 0 to 100: the mean over models of RT x EN x QoE.",
+    "Request": "One request to a model, released at the model's rate.",
+    "Score": "XRBench's score, from 0 to 100: the mean over models of RT x EN x QoE.",
     "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",
     "Quality of experience (QoE)": "The share of requests that were not dropped.",
     "Energy score (EN)": "1 for no energy, 0 for 1.5 J a request; 1 also where no energy was measured.",
-    "Stand-ins": "Small MLPs of ours in place of the networks that the source names.",
-    "Highest factor on all rates": "The largest factor on all rates at and below which every deadline is met.",
-    "Retrieval": "Candidates near a node of a graph by PageRank; precision is the share of the exact ones.",
-    "Subgraphs": "Nodes from which the second stage of a retrieval goes on; more are more precise and slower.",
+    "Stand-ins": "Small MLPs in place of the networks that the source of the usage names.",
+    "Highest factor on all rates": "The largest factor on all request rates up to which every deadline is met.",
+    "Retrieval": "Search of candidates near a node of a graph by PageRank; precision is the share of exact ones "
+    "found.",
+    "Subgraphs": "Nodes from which the second stage of a retrieval goes on; more make it more precise and slower.",
     "Simulated time": "A schedule that is computed from measured service times (--simulated).",
 }
 DETAILS = Details(chart=draw_usage, terms=TERMS)

@@ -27,7 +27,7 @@ from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
 TIMELINE_S = 1.0
-_PARTS = "What the models' scores are made of"
+_PARTS = "Parts of the models' scores"
 ProcessResults = Sequence[MeasuredUsage]
 """Measurements of one usage (the models of one application) in all processes, in the order of processes; at least
 one."""
@@ -84,11 +84,11 @@ def make_usage_study(
     findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
     if stand_ins:
         findings.append(
-            f"{names(stand_ins, 8)} are small MLPs of ours in place of the source's networks: the score says how "
+            f"Small MLPs stand in for the networks of the usage's source ({names(stand_ins, 8)}): the score says how "
             "this machine schedules, and is no result of the source's benchmark."
         )
     findings += _say_not_shown(first.usage, is_trained=is_trained)
-    findings.append(f"Numbers of the usage: {first.usage.source}")
+    findings.append(f"Source of the usage's numbers: {first.usage.source}")
     tables.append(make_table("Processes", (*head, *_process_columns(origin)), processes))
     where, small = f", {axis}={first.text}" if axis else "", ", with small MLPs" if stand_ins else ""
     tables.append(make_table(f"{TIMELINE}{where}", _timeline_columns(origin), _list_timeline(first)))
@@ -130,8 +130,8 @@ def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_
         yield hold_against_published(curves)
     elif stand_ins:
         yield (
-            "The score is compared with no published one: published scores are of the networks, not of the MLPs in "
-            "their place."
+            "The score is compared with no published score, since those are of the networks, not of MLPs in their "
+            "place."
         )
 
 
@@ -161,7 +161,7 @@ def _answer(
         roomy, several = max(good, key=lambda point: _least(point).highest_factor), ""
         factor = _least(roomy).highest_factor
         if any(_least(point).highest_factor < factor for point in good):
-            several = f"; most room with {roomy[0].text}: {factor:.2f} times all rates (simulated)"
+            several = f"; highest rates with {roomy[0].text}: {factor:.2f} times all rates (simulated)"
         texts = ",".join(point[0].text for point in good)
         return f"all deadlines are met with {axis}={texts}, of {plural(len(points), 'value')}{several}"
     at = scores.index(max(scores))
@@ -193,7 +193,7 @@ def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) ->
     varied key, with rates that meet all deadlines, with a longer deadline, or with one more worker."""
     if axis is not None:
         roomy = max(points, key=lambda point: _least(point).highest_factor)
-        return f"Next, the value with most room alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
+        return f"Next, the value with the highest rates alone: {again} --set {shlex.quote(f'{axis}={roomy[0].text}')}"
     usage, least = points[0][0].usage, _least(points[0])
     factor, failed, alone_s = least.highest_factor, least.failed, least.failed_service_s
     if factor:
@@ -318,13 +318,13 @@ def _say_point(point: ProcessResults, counting: Counting, origin: Origin) -> str
     requested = sum(score.requested for score in models)
     num_met = requested - sum(score.dropped + score.late for score in models)
     words = (
-        f"{_say_score(point, counting)}, {num_met:,} of {requested:,} deadlines met ({origin}), at a load "
+        f"{_say_score(point, counting)}, {num_met:,} of {requested:,} deadlines met ({origin}), at an offered load "
         f"of {percent(fmean(each.offered_load for each in point))}. "
     )
     least = _least(point)
     if least.failed is None:
-        met = f"All deadlines are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
-        return words + met
+        most = f"{least.highest_factor:g} times all rates, where the search ends"
+        return f"{words}All deadlines are met up to {most} (simulated)."
     every, where = "", ""
     if len(point) > 1:
         number = next(number for number, each in enumerate(point) if each is least)

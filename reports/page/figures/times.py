@@ -103,7 +103,7 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
         figure=strips_figure(strips, quantity, _mark_words(sets), id_=id_, title=title, description=description),
         lead=lead,
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title) if len(sets) == 1 else None,
-        table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
+        table_note="" if len(sets) == 1 else "The table of all runs lists these times.",
     )
 
 
@@ -143,12 +143,12 @@ def strips_sentence(sets: Sequence[Result]) -> str:
     text += f"; {failed} did not converge." if failed else ", all of which converged."
     if num_repeated:
         verb = "is one" if num_repeated == 1 else "are runs"
-        text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn once, there."
+        text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn only there."
     spreads = [spread for result in sets if (spread := _spread(result)) is not None]
     if not spreads:
         return text
     low, high = percent(min(spreads)), percent(max(spreads))
-    return f"{text} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
+    return f"{text} Times to train vary within a configuration by {low if low == high else f'{low} to {high}'} (CV)."
 
 
 def _runs_sentence(result: Result, unit: TimeUnit) -> str:
@@ -159,7 +159,7 @@ def _runs_sentence(result: Result, unit: TimeUnit) -> str:
             words += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)} {unit.name}"
         words += "."
     if (spread := _spread(result)) is not None:
-        words += f" Times vary by {percent(spread)} (CV)."
+        words += f" Times to train vary by {percent(spread)} (CV)."
     return words
 
 
@@ -189,8 +189,8 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
     title = "Where the timed seconds go"
     lead = (
-        f"{percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. {what}; "
-        "initialisation is not timed."
+        f"Timed were {percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. "
+        f"{what}; initialisation is not timed."
     )
     rows = [
         (
@@ -206,7 +206,7 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     )
     return Chart(
         figure=time_figure(bars, unit, id_=id_, title=title, description=lead),
-        heading="Training, evaluation and the rest",
+        heading="Time in training, evaluation and the rest",
         lead=lead,
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title),
     )
@@ -267,8 +267,8 @@ def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     names = {hue_number(p, sets): result.label for p, result in enumerate(sets)} if len(sets) > 1 else {}
     slowest = min(known[0] / median for _, known, median in medians)
     lead = (
-        f"The slowest block of any run ran at {percent(slowest)} of its run's median. A common dip at one "
-        "place points at the program, a dip in one run at the system."
+        f"The slowest block of steps of any run had {percent(slowest)} of its run's median throughput. A dip at the "
+        "same block of all runs suggests that the program causes it, a dip in a single run the system."
     )
     about, lines = f"Samples per second. {lead}", [line for _, line in drawn]
     return Chart(

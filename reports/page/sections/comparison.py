@@ -83,8 +83,9 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
         Prose(text=f"{entry.new}: not compared, {printable(entry.refusal)}.", kind="note") for entry in refused[:12]
     ]
     if len(refused) > 12:
-        why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
-    return PageSection(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))
+        rest = f"{len(refused) - 12} more configurations were not compared, for reasons of these kinds."
+        why.append(Prose(text=rest, kind="note"))
+    return PageSection(id=f"{id_}-why", heading="Causes of the difference", name="Why", blocks=tuple(why))
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
@@ -99,7 +100,7 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
     shown = comparisons if len(comparisons) < MOST_WHOLE else comparisons[:MAX_PANELS]
     for number, (words, part) in enumerate(portions(shown, MAX_PANELS)):
         chart = _chart(part, baseline, f"{id_}{number + 1}")
-        summary = f"What the times of configurations {words} are made of"
+        summary = f"Causes of the differences of configurations {words}"
         blocks.append(Fold(summary=summary, blocks=(chart,)) if is_many else chart)
     return blocks
 
@@ -128,7 +129,7 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
         description=lead or f"Against {baseline}.",
         interval_name=interval_name(comparisons),
     )
-    return Chart(figure=figure, lead=lead, table_note="The comparison table has the numbers.")
+    return Chart(figure=figure, lead=lead, table_note="The comparison table lists these ratios.")
 
 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
@@ -142,12 +143,12 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         for comparison in comparisons
     ]
     text = " ".join(map(_sentence, comparisons[:MAX_WHOLE]))
-    title, about = "What the difference is made of", f"Effects on the time against {baseline}. {text}"
+    title, about = "Causes of the difference", f"Effects on the time against {baseline}. {text}"
     name = interval_name(comparisons)
     return Chart(
         figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
-        table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
-        "because the axis is logarithmic. The comparison table has the numbers.",
+        table_note=f"Ratios to {baseline}; above 1× is slower. The factors' bars add up to the bar of the time, "
+        "because the axis is logarithmic. The comparison table lists these ratios.",
     )
 
 
@@ -162,9 +163,8 @@ def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
 
 def _sentence(comparison: Comparison) -> str:
     rejected = _rejected(comparison)
-    return with_sign(
-        f"{comparison.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
-    )
+    text = f"{f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
+    return with_sign(f"{comparison.new} against the baseline: {text}")
 
 
 def _rejected(comparison: Comparison) -> str:
@@ -229,7 +229,9 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         is_of_new = note.startswith("new: ")
         is_of_all = len(labels) == len(comparisons) and not is_of_new
         words = note.removeprefix("new: ")
-        found.append(printable(capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
+        is_named = words.startswith(tuple(f"{comparison.base}: " for comparison in comparisons))
+        shown = words if is_named else capital(words)
+        found.append(printable(shown if is_of_all else f"{names(labels)}: {words}", 400))
     return tuple(note for note in found if note)
 
 

@@ -30,7 +30,7 @@ def differences_section(group: Sequence[Result], id_: str) -> PageSection | None
     rows, labels = (*settings, *others), (printable(base.label, 80), printable(new.label, 80))
     blocks: list[Block] = [_table(rows[:MOST_SHOWN], labels, f"{id_}-differences-table")] if rows else []
     if not rows:
-        blocks.append(Prose(text="Nothing that is on record differs: the two repeat each other.", kind="note"))
+        blocks.append(Prose(text="No recorded value differs: the two sets repeat each other.", kind="note"))
     if len(rows) > MOST_SHOWN:
         more = _table(rows[MOST_SHOWN:], labels, f"{id_}-differences-more")
         blocks.append(Fold(summary=f"{plural(len(rows) - MOST_SHOWN, 'more difference')}", blocks=(more,)))

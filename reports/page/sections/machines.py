@@ -103,7 +103,8 @@ def _lead(ordered: Sequence[Result]) -> str:
     if spans:
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
         when = f" Measured from {moment_words(first)} to {moment_words(last)}, within {_span_words(last - first)}."
-    return f"Ordered by {by}; differences in speed below {percent(_tolerance(ordered), 0)} may be drift alone.{when}"
+    far = percent(_tolerance(ordered), 0)
+    return f"Machines are ordered by {by}; differences in speed below {far} may be drift alone.{when}"
 
 
 def _tolerance(group: Sequence[Result]) -> float:
@@ -172,7 +173,7 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
     tolerance = measure_drift_tolerance(Repeats(groups=tuple(named)), (_SPEED,))
     if not tolerance.sets:
         return (
-            f"fewer than {MIN_SETS} of its sets here repeat one another, so that nothing shows its drift: "
+            f"fewer than {MIN_SETS} sets of this machine repeat one configuration, so its drift is unknown: "
             f"{percent(_tolerance([result]), 0)} is assumed."
         )
     spans = spans_ms([each for group in named for each in group])

@@ -11,7 +11,7 @@ from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
 from reports.results.result import Result
-from reports.text.formatting import converged, count, names, printable
+from reports.text.formatting import converged, count, names, plural, printable
 from rules.logs import keys
 from rules.scoring.good_sets import failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint, Unit
@@ -158,18 +158,20 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
         amounts = (found.mean_epochs, found.point.mean, found.point.min_epochs)
         mean, reference, fewest = (converged(amount, found.unit) for amount in amounts)
         text = (
-            f"{mean} {found.unit} (Olympic mean), where the reference needs {reference} and at least {fewest} are "
-            f"acceptable: {found.status}."
+            f"Convergence test {found.status}: the runs need {mean} {found.unit} (Olympic mean), the reference "
+            f"{reference}; at least {fewest} are acceptable."
         )
         if found.failing_share is not None:
-            text += f" Of sets drawn from the reference's own runs: {failing_words(found.failing_share)}."
-        return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for it." if member.is_scaled else "")
+            text += f" For sets drawn from the reference's own runs, {failing_words(found.failing_share)}."
+        return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for this." if member.is_scaled else "")
     tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(result.is_scaled for result, _ in judged)
-    text = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
+    sets = plural(len(tested), "tested set")
+    text = f"{passed} of {sets} converge no faster than the reference allows." if tested else ""
     verb = "is" if scaled == 1 else "are"
-    text += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
+    if scaled:
+        text += f" {plural(scaled, 'score')} {verb} scaled, as the runs converge faster than the reference's mean."
     untested = [result.label for result, found in judged if found is None or found.point is None]
     reasons = {result.score.no_score_reason for result, found in judged if found is None or found.point is None}
     if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):

@@ -24,7 +24,7 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
     )
     hidden = len(remarks) - MAX_WARNINGS
-    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more such remarks."] if hidden > 0 else []))
+    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more remarks like these."] if hidden > 0 else []))
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
@@ -63,7 +63,7 @@ def refusal_words(refused: Sequence[Result]) -> str:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """Return the number of errors among findings, and the rules broken: '10 errors; demanded but not met: CA101
+    """Return the number of errors among findings, and the rules broken: '10 errors; broken rules: CA101
     (evaluations must come as often as the benchmark says)'; '' without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
     return f"{plural(count_problems(errors)['error'], 'error')}; {broken_rules(errors, 'error')}" if errors else ""
@@ -78,12 +78,12 @@ def _warnings(result: Result) -> tuple[str, ...]:
     found = []
     for label, number in Counter(run.repeats for run in result.runs if run.repeats).items():
         found.append(
-            f"{number} of its {plural(len(result.runs), 'run')} are those of {label}, and drawn once, there."
+            f"{number} of the set's {plural(len(result.runs), 'run')} are those of {label}, and drawn only there."
         )
     if result.score.score_s is None:
         found.append(f"No score: {printable(result.score.no_score_reason or 'the runs do not make one')}.")
     elif result.score.rcp_outcome in ("failed", "missing"):
-        found.append(f"Reference convergence points: {printable(result.score.rcp_reason)}.")
+        found.append(f"Test against reference convergence points: {printable(result.score.rcp_reason)}.")
     if len(result.codes) > 1:
         digests = ", ".join(code[:12] for code in result.codes)
         found.append(f"The runs were made by {len(result.codes)} different versions of the code ({digests}).")

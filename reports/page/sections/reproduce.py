@@ -60,7 +60,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
     if is_one_definition:
         blocks += _definition(group[0], definitions[0])
     if missing := _missing(group):
-        heading = "Not in this result" if len(group) == 1 else "Not in these results"
+        heading = "Missing from this result" if len(group) == 1 else "Missing from these results"
         blocks += [Heading(text=heading), Bullets(items=missing)]
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
@@ -86,7 +86,7 @@ def _commands(member: Result) -> Iterator[Block]:
         yield Prose(text=f"Values given in {printable(path, 200)}:")
         yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
     if files:
-        yield Prose(text="With these values, the same runs again:")
+        yield Prose(text="The same runs again, with the values above:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
     is_of_search = search_of(member.place) is not None
@@ -185,9 +185,9 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
         if digests:
             yield Fact(name=_SCOPES[scope], value=names(digests, MAX_OPEN), is_code=True)
     if not copies:
-        yield Fact(name="Dataset: sha256, of its manifest, not measured", value=of_manifest or MISSING, is_code=True)
+        yield Fact(name="Dataset: sha256 in the manifest, not measured", value=of_manifest or MISSING, is_code=True)
     elif of_manifest is not None and of_scope["whole"] not in ((), (of_manifest,)):
-        yield Fact(name="Dataset: sha256, of its manifest, another", value=of_manifest, is_code=True)
+        yield Fact(name="Dataset: sha256 in the manifest, unlike the data", value=of_manifest, is_code=True)
 
 
 def _files(result: Result, id_: str) -> Iterator[Block]:
@@ -216,13 +216,13 @@ def _missing(group: Sequence[Result]) -> tuple[str, ...]:
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (
-            ("Configuration, environment and preflight: the results come without a run set's record",
+            ("Configuration, environment and preflight are unknown: the results have no run set's record",
              result.asked is not None),
-            ("System description: no systems/<system>.json beside the results",
+            ("The system description is missing: no systems/<system>.json is beside the results",
              bool(result.system.fields) or not result.is_logged),
-            ("Throughput block by block: no run.json beside the logs",
+            ("Throughput block by block is unknown: no run.json is beside the logs",
              not result.is_logged or any(run.record and run.record.blocks for run in result.runs)),
-            ("Peak memory: not recorded",
+            ("Peak memory was not recorded",
              any(getattr(each.record, "peak_rss_bytes", None) for each in result.repetitions)),
         ):  # fmt: skip
             if not is_there:

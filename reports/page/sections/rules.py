@@ -51,11 +51,11 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
     if groups := _grouped(placed, id_, len(group), "configuration"):
         blocks.append(FindingList(id=f"{id_}-findings", groups=groups, choices=_choices(group)))
     if passed:
-        codes, where = _by_code(passed), Prose(text="The end of the page has the title of each rule.", kind="note")
+        codes, where = _by_code(passed), Prose(text="The end of the page lists the title of each rule.", kind="note")
         text = f"✓ {plural(len(codes), 'rule')} passed in {plural(len(passed), 'judgement')}"
         blocks.append(Fold(summary=text, blocks=(Facts(facts=codes, style="codes"), where)))
     if skipped:
-        text = f"– {plural(len(_by_code(skipped)), 'rule')} not judged, with the reason"
+        text = f"– {plural(len(_by_code(skipped)), 'rule')} not judged, with reasons"
         blocks.append(Fold(summary=text, blocks=(Facts(facts=_by_reason(skipped), style="rules"),)))
     blocks += (*_levels(group, f"{id_}-levels"), *_opinion(group, id_), *_set_opinions(group, id_))
     return PageSection(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
@@ -76,13 +76,13 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
             ("Rules", "ruleset", lambda ruleset: registered(printable(ruleset, 80))),
             *((numeric(_PLURALS[severity]), methodcaller("count", severity), count) for severity in SEVERITIES),
             (
-                TableColumn(name="Own findings", help="of the directory itself, not of its parts"),
+                TableColumn(name="Own findings", help="of the directory itself, not of sets in it"),
                 "own_findings",
                 lambda found: count_words(found) or "none",
             ),
         ),
         id_=f"{id_}-table",
-        caption="Submissions and rounds, judged as 'dlrmbench check' judges them: with all that is in them",
+        caption="Submissions and rounds, judged with all that they contain, as 'dlrmbench check' does",
     )
     placed = [
         PlacedFinding(finding=finding, where=_below(finding, verdict), label=level_name(verdict))
@@ -202,7 +202,7 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     outcomes = Counter(row.opinion.outcome for row in asked).most_common()
     text = ", ".join(f"{number} {outcome}" for outcome, number in outcomes)
     differing = sum(row.ours != row.opinion.outcome for row in asked)
-    agreement = "It agrees with ours on every log." if not differing else f"It differs from ours on {differing}."
+    agreement = f"dlrmbench's verdict differs on {differing or 'none'} of these logs."
     tool = names(list(dict.fromkeys(f"{row.opinion.tool}, ruleset {row.opinion.ruleset}" for row in asked)))
     summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {text}. {agreement}", kind="note")
     worth = [row for row in asked if row.ours != row.opinion.outcome or row.opinion.messages]
@@ -221,7 +221,7 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     )
     hidden = len(worth) - MAX_SHOWN
     more = (Prose(text=f"{hidden:,} more logs.", kind="note"),) if hidden > 0 else ()
-    where = f"Where the official checker spoke: {plural(len(worth), 'log')}"
+    where = f"{plural(len(worth), 'log')} on which the official checker differs or has a message"
     return (summary, Fold(summary=where, blocks=(table, *more)))
 
 
@@ -241,7 +241,7 @@ def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
             ("What it said", lambda row: "; ".join(row.opinion.messages) or None, partial(printable, max_chars=200)),
         ),
         id_=f"{id_}-set-opinions",
-        caption="What the official checkers said of the sets as a whole",
+        caption="Opinions of the official checkers on whole sets",
     )
     not_valid = sum(row.opinion.outcome != "valid" for row in asked)
     text = f"{plural(len(asked), 'opinion')} of the official checkers on whole sets"

@@ -58,10 +58,10 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     if words := detail_words(group):
-        lead = f"{words} Every run of these that was started is listed, also those that failed or were interrupted."
+        lead = f"{words} Every run of these configurations is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
-        lead += f" Page cache of the data before each run: {printable(said, 120)}."
+        lead += f" Page cache of the data before each run, as logged: {printable(said, 120)}."
     blocks: list[Block] = [Prose(text=lead)]
     if len(group) == 1 or sum(len(result.runs) + len(result.unfinished) for result in shown) <= MAX_ROWS:
         blocks.append(runs_table(shown, f"{id_}-runs-table"))
@@ -99,7 +99,7 @@ def order_chart(result: Result, id_: str) -> Chart | None:
         figure=order_figure(spans, time_unit([extent_s]), id_=id_, title=title, description=description),
         heading=title,
         lead=lead,
-        table_note="The table of all runs has each start and status.",
+        table_note="The table of all runs lists the start and status of each.",
     )
 
 
@@ -122,10 +122,10 @@ def _spans(result: Result) -> Iterator[RunSpan]:
 def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     gaps = [after.start_s - before.stop_s for before, after in pairwise(spans) if before.stop_s is not None]
     overlapping = sum(gap < 0 for gap in gaps)
-    text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
+    text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} were made within {duration(extent_s)}. "
     if overlapping:
-        return text + f"{overlapping} began before the run above had ended."
-    return text + (f"No two runs overlap; the longest gap is {duration(max(gaps))}." if gaps else "")
+        return text + f"{plural(overlapping, 'run')} began before the previous run had ended."
+    return text + (f"No two runs overlap; the longest gap between runs is {duration(max(gaps))}." if gaps else "")
 
 
 class _RunRow(NamedTuple):

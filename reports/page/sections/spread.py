@@ -38,7 +38,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
         if noise.time or noise.throughput:
             blocks.append(_table_of_one(result, noise, id_))
     else:
-        text = "The parts of the spread of each set's times, and the detectable difference between two such sets."
+        text = "Each set's spread of times by cause, and the difference detectable between two sets like it."
         blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, tolerances)))
 
@@ -52,7 +52,7 @@ def _lead(result: Result, noise: Noise) -> str:
     spread, texts = result.summary("time_to_train_s"), []
     if noise.shares is not None:
         varies = percent(spread.coefficient_of_variation if spread else None)
-        texts.append(f"The spread of the times (CV {varies}) is {shares_words(noise.shares)}.")
+        texts.append(f"The spread of the times to train (CV {varies}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
         in_turns = (
@@ -111,12 +111,12 @@ def _table(found: Sequence[_SetNoise], id_: str) -> Table:
             (numeric("Throughput, later set", "detectable"), "noise.throughput.apart", size_text),
             (numeric("Throughput, alternately", "detectable"), "noise.throughput.in_turns", size_text),
             (numeric("Spread", "CV of times"), "spread.coefficient_of_variation", percent),
-            (numeric("Convergence", "share of it"), "noise.shares.convergence", _whole_percent),
-            (numeric("Speed", "share of it"), "noise.shares.speed", _whole_percent),
-            (numeric("Evaluation, overhead", "share of it"), "noise.shares.overhead", _whole_percent),
+            (numeric("Convergence", "share of spread"), "noise.shares.convergence", _whole_percent),
+            (numeric("Speed", "share of spread"), "noise.shares.speed", _whole_percent),
+            (numeric("Evaluation, overhead", "share of spread"), "noise.shares.overhead", _whole_percent),
         ),
         id_=id_,
-        caption=f"Detectable differences ({POWER}) between two such sets, and the parts of the spread",
+        caption=f"Detectable differences ({POWER}) between two sets like each, and the spread of times by cause",
         is_sortable=True,
     )
 
@@ -129,6 +129,6 @@ def _notes(found: Sequence[_SetNoise], tolerances: Sequence[DriftTolerance]) -> 
         notes.append(f"{text} {names(few, _MAX_NAMES)}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
     if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):
-        notes.append("A factor with a negative share works against the others.")
+        notes.append("A cause with a negative share of the spread offsets other causes.")
     known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
     return [*notes, *([assumptions(min(known), tolerances)] if known else [])]

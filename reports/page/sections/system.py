@@ -60,13 +60,13 @@ def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
         known,
         (
             ("Configuration", "label"),
-            (numeric("Load average", "when each began"), "loads", load_range),
+            (numeric("Load average", "when each process began"), "loads", load_range),
             (numeric("Other work", "CPUs kept busy"), "loads", others_range),
             (numeric("Clock", "of the CPUs"), "loads", clock_range),
             (numeric("Temperature", "of a CPU, at most"), "loads", temperature_range),
         ),
         id_=id_,
-        caption="What else the system did while each process measured: the least and the most",
+        caption="Load, clock and temperature of the system while each process measured: least and most",
     )
     return (table,)
 
@@ -87,7 +87,7 @@ def check_blocks(
         blocks.append(_checks(disturbing, who, f"{id_}-noise-table"))
     if quiet:
         table = _checks(quiet, who, f"{id_}-quiet-table")
-        blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
+        blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'environment check')} without a warning", blocks=(table,)))
     return tuple(blocks)
 
 
@@ -154,7 +154,7 @@ def _compared(sets: Sequence[Result], entries: Sequence[Entries], title: str, id
             blocks.append(Prose(text=f"{title}: no differences in {plural(len(keys), 'value')}."))
     if alike or empty:
         table = _alike(shared, alike, empty, title, f"{id_}-alike")
-        words = f"{title}: {plural(len(alike), 'value')}" + (" alike in all" if len(sets) > 1 else "")
+        words = f"{title}: {plural(len(alike), 'value')}" + (", the same in all sets" if len(sets) > 1 else "")
         text = f"{words}, {len(empty)} left empty" if empty else words
         blocks.append(Fold(summary=text, blocks=(table,)))
     return blocks

@@ -56,9 +56,9 @@ _DIVISIONS = {
 }
 """Explanations of MLPerf's divisions Closed and Open, printed after the division's name."""
 _ORDERS: dict[Order, str] = {
-    "files": "The rows are in the order of the files: no ranking.",
-    "score": "The rows are in the order of their scores, as was asked for, INVALID ones after the others and those "
-    "without a score last: no ranking. Scores may differ by chance; the intervals and the comparison say more.",
+    "files": "Rows are in the order of the files, which is no ranking.",
+    "score": "Rows are in the order of their scores, as was asked for, INVALID sets after the others and sets "
+    "without a score last, which is no ranking. Scores may differ by chance; intervals and comparison say more.",
 }
 _COMPARING = (
     " By MLCommons' messaging guidelines, whoever compares MLPerf® results names every difference in version, "
@@ -178,7 +178,7 @@ def key_numbers(result: Result) -> tuple[Fact, ...]:
     numbers.append(Fact(name="Quality reached", value=reached, unit=result.metric.title, note=goal))
     needed = result.score.num_runs_required
     counts = f"{len(result.converged)} / {needed if needed is not None else len(result.runs)}"
-    unit = "reached the target" if needed is None else "converged / needed"
+    unit = "reached the target" if needed is None else "converged / required"
     numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(result, "log")))
     return (*numbers, *cost_numbers(result))
 
@@ -233,7 +233,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
             (numeric("Epochs", "to converge"), lambda result: result.summary(_EPOCHS), with_spread(epochs)),
             (numeric("Samples/s"), lambda result: result.summary(_SPEED), with_spread(throughput)),
             (numeric(f"Final {group[0].metric.label}", "mean"), _final_quality, quality),
-            (numeric("Runs", "converged / needed"), _runs_cell),
+            (numeric("Runs", "converged / required"), _runs_cell),
             (TableColumn(name="RCP", help="chance of a false alarm" if may_fail else ""), _rcp_cell),
             (numeric("Batch size", "samples, learning rate"), "first_run", _batch_cell),
             (numeric("Peak memory") if any(map(_peak_bytes, group)) else None, _peak_bytes, by_value(num_bytes)),
@@ -356,10 +356,10 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     if any(result.interval for result in group):
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
-            f"widened by the grid of the evaluations. These intervals contain the true mean in at least "
-            f"{percent(AT_LEAST, 0)} of sets: in 95 % where times vary freely, in fewer where times take only a few, "
-            "skewed values on that grid. Runs are "
-            "taken as independent; the true mean is that of this hour, not of the system."
+            f"widened by the distance between two evaluations. These intervals contain the true mean in at least "
+            f"{percent(AT_LEAST, 0)} of sets: in 95 % where times vary freely, in fewer where evaluations are so few "
+            "that times take only a few, skewed values. Runs are assumed to be independent; the intervals do not "
+            "include drift of the system from hour to hour."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "

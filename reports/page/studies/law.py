@@ -81,7 +81,7 @@ def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: 
         figure=law_figure(series, id_=f"{id_}-chart", title=title, description=f"{title}. {lead}"),
         heading=title,
         lead=lead,
-        table_note="The tables of sizes and laws have the numbers.",
+        table_note="The tables of sizes and laws list the numbers of this chart.",
     )
     blocks: tuple[Block, ...] = (chart, *_law_table(laws, id_), *_match_table(match, id_), _size_table(laws, id_))
     notes = [f"{law.name}: {law_words(law.law)}" for law in laws if law.law.fitted is None]

@@ -86,9 +86,9 @@ def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
     title, about = "Roofline of this system", f"One dot per phase. {lead}"
     return Chart(
         figure=roofline_figure(dots, peak=best, memory=memory, cache=cache, id_=id_, title=title, description=about),
-        heading="How far from the ceilings",
+        heading="Speed relative to the ceilings",
         lead=lead,
-        table_note="The tables of the phases and of the operators have the numbers.",
+        table_note="The tables of phases and operators list the numbers of this chart.",
     )
 
 
@@ -114,9 +114,9 @@ def _operator_dot(operator: OperatorRecord) -> RooflineDot | None:
 def _roofline_lead(record: ProfileRecord) -> str:
     work, ridge = amount(record.step.computed.flop_per_byte), amount(record.ceilings.computed.ridge_flop_per_byte)
     if work is None or ridge is None:
-        return "Speed over work per byte, under the measured ceilings."
+        return "FLOP/s over FLOP per byte, below the measured ceilings of compute and memory."
     side = "compute" if work >= ridge else "memory"
     return (
-        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g}, so that {side} is "
-        "what would bound it in the end."
+        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g}, so {side} would "
+        "bound a step without overhead."
     )

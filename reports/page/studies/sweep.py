@@ -41,10 +41,10 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     failed = sum(bool(row.failure) for row in sweep.rows)
     done = sum(bool(row.num_runs) for row in sweep.rows)
     what = "time to train" if sweep.is_of_runs else sweep.kind
-    axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
+    axes = " × ".join(f"{printable(key)} ({plural(len(values), 'value')})" for key, values in sweep.axes)
     lead = (
         f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
-        f"{done} measured{f', {failed} failed' if failed else ''}."
+        f"{done} of them measured{f', {failed} failed' if failed else ''}."
     )
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (
@@ -126,7 +126,8 @@ def _chart(sweep: SweepFacts, quantity: _SweptQuantity, id_: str) -> Chart:
         title=title,
         description=f"{title}. {lead}",
     )
-    return Chart(figure=figure, heading=title, lead=lead, table_note="The table of this sweep has the numbers.")
+    note = "The table of this sweep lists the numbers of this chart."
+    return Chart(figure=figure, heading=title, lead=lead, table_note=note)
 
 
 def _point(x: float, row: SweepRow | None, quantity: _SweptQuantity) -> Dot:
@@ -142,17 +143,18 @@ def _lead(sweep: SweepFacts, quantity: _SweptQuantity) -> str:
     known = [(found[0], row) for row in sweep.rows if (found := quantity.estimate(row)) and found[0]]
     if not known:
         return "No configuration has a value."
+    title = quantity.title
     (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
     if len(known) == 1:
-        return f"One value: {quantity.words(low)} {quantity.unit}."
+        return f"{title}, the only value: {quantity.words(low)} {quantity.unit}."
     if quantity.words(low) == quantity.words(high):
-        return f"{quantity.words(low)} {quantity.unit} in each of {plural(len(known), 'configuration')}."
+        return f"{title}: {quantity.words(low)} {quantity.unit} in each of {plural(len(known), 'configuration')}."
     if not quantity.is_ratio:
         apart = f"{quantity.words(high - low)} apart"
     else:
         apart = f"a factor of {high / low:.3g}" if high / low >= 1.1 else f"{percent(high / low - 1)} more"
     return (
-        f"From {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
+        f"{title}: {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
         f"({most.label}): {apart}."
     )
 

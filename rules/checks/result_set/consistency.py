@@ -136,7 +136,7 @@ def _moments(log: RunLog, record: RunSetRecord, run: RunRecord, where: Path) -> 
 
 
 def _names_code(subject: SetSubject) -> str | None:
-    return None if subject.is_ours else "not a run set of this harness"
+    return None if subject.is_ours else "the set is no run set of this harness"
 
 
 @rule(

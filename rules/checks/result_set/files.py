@@ -94,7 +94,7 @@ def _some(numbers: list[int]) -> str:
 
 
 def _is_run_set(subject: SetSubject) -> str | None:
-    return None if subject.result_set.root is not None else "not a run set of this harness"
+    return None if subject.result_set.root is not None else "the set is no run set of this harness"
 
 
 @rule(

@@ -11,7 +11,7 @@ def _is_open(subject: SetSubject) -> str | None:
     if subject.is_ours or subject.benchmark is None:
         return "only official benchmarks demand a final quality"
     is_open = bool(subject.runs) and all(run.division == keys.OPEN for run in subject.runs)
-    return None if is_open else "Closed has a target instead"
+    return None if is_open else "results of the Closed division have a target instead"
 
 
 @rule(

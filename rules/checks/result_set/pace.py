@@ -12,8 +12,8 @@ _FEWEST_RUNS = 3
 
 def _published_form(subject: SetSubject) -> str | None:
     if subject.is_ours or subject.is_own:
-        return "only sets of others' implementations of known benchmarks"
-    return None if subject.is_at_least("3.0") else "before round 3.0 logs were written in too many ways"
+        return "applies only to sets of known benchmarks that other harnesses made"
+    return None if subject.is_at_least("3.0") else "logs before round 3.0 were written in too many ways"
 
 
 @rule(

@@ -36,7 +36,7 @@ def _side(subject: SetSubject) -> tuple[Path, Group] | None:
 
 
 def _of_a_pair(subject: SetSubject) -> str | None:
-    return None if _side(subject) is not None else "not a side of a pair that was measured alternately"
+    return None if _side(subject) is not None else "the set is no part of a pair that was measured alternately"
 
 
 @rule(

@@ -40,7 +40,7 @@ def has_records(subject: SetSubject) -> str | None:
     """Return the reason why a set's logs cannot be compared with records of its runs' attempts; None for a run set of
     this harness, which keeps such records."""
     root = subject.result_set.root
-    return None if root is not None and subject.is_ours else "not a run set of this harness"
+    return None if root is not None and subject.is_ours else "the set is no run set of this harness"
 
 
 @rule(
@@ -116,7 +116,8 @@ def read_ms(text: str | None) -> int | None:
 
 def _is_in_tree(subject: SetSubject) -> str | None:
     result_set = subject.result_set
-    return None if result_set.root is not None and result_set.system is not None else "not a run set of this harness"
+    is_run_set = result_set.root is not None and result_set.system is not None
+    return None if is_run_set else "the set is no run set of this harness"
 
 
 @rule(

@@ -61,7 +61,7 @@ def _source_line(line: LogLine) -> tuple[str, str]:
 
 def _optional(subject: LogSubject) -> str | None:
     if subject.is_ours or subject.benchmark is None or not subject.is_closed or subject.is_at_least("4.1"):
-        return "ST104 requires the seed where the rules do"
+        return "rule ST104 requires the seed where a log must state it"
     return None
 
 
@@ -82,7 +82,7 @@ def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _of_others(subject: LogSubject) -> str | None:
-    return "ST104 allows one seed only" if subject.is_ours else None
+    return "rule ST104 allows only one seed" if subject.is_ours else None
 
 
 @rule(

@@ -341,7 +341,7 @@ def _has_grid(subject: LogSubject) -> str | None:
         return reason
     assert subject.benchmark is not None
     pinned = subject.benchmark.quality.first_eval is not None
-    return None if pinned else "the benchmark does not pin its first evaluation"
+    return None if pinned else "the benchmark does not fix the place of its first evaluation"
 
 
 @rule(

@@ -28,8 +28,8 @@ _MOST_STEPS = 10_000_000
 
 def _published_form(subject: LogSubject) -> str | None:
     if subject.is_ours or subject.benchmark is None:
-        return "only logs of others' implementations of known benchmarks"
-    return None if subject.is_at_least("3.0") else "before round 3.0 logs were written in too many ways"
+        return "applies only to logs of known benchmarks that other harnesses wrote"
+    return None if subject.is_at_least("3.0") else "logs before round 3.0 were written in too many ways"
 
 
 def _published_closed(subject: LogSubject) -> str | None:

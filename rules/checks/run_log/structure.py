@@ -330,9 +330,9 @@ def _is_after(earlier: LogLine, other: LogLine, log: RunLog) -> bool:
 
 def _only_dlrm(subject: LogSubject) -> str | None:
     if subject.benchmark is None or subject.benchmark.name != "dlrm":
-        return "only dlrm names its tensors"
+        return "only logs of benchmark dlrm name their tensors"
     if not (subject.is_official and subject.is_closed and subject.is_at_least("1.1")):
-        return "required of closed dlrm logs from round 1.1 on"
+        return "required only of official Closed logs of dlrm from round 1.1 on"
     return None
 
 
@@ -417,7 +417,7 @@ def _position(wanted: LogLine, lines: Sequence[LogLine]) -> int:
 
 
 def _of_others(subject: LogSubject) -> str | None:
-    return "ST104 requires the end of this harness's own runs" if subject.is_ours else None
+    return "rule ST104 requires the end of this harness's own runs" if subject.is_ours else None
 
 
 @_rule(

@@ -78,7 +78,8 @@ def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
     assert seeds[::2] == seeds[1::2] and len(set(seeds)) == 5
     base, new = values_of(folder / "base"), values_of(folder / "new")
     assert {key for key in base if base[key] != new[key]} == {"runtime.threads"}
-    assert "new against old" in out and "paired: 5 runs share their seeds" in " ".join(out.split())
+    assert "new against old" in out
+    assert "paired: runs with equal seeds are compared, in 5 pairs." in " ".join(out.split())
     content = json.loads((folder / "experiment.json").read_text())
     jsonschema.Draft202012Validator(json_schema(ExperimentRecord)).validate(content)
     assert (content["stages"][0]["repetitions"], content["base_seed"]) == (5, 7)

@@ -53,7 +53,7 @@ def test_broken_rule_exits_3_and_names_place_expectation_remedy_and_source(comma
     code, out, err = command("check", broken)
     assert (code, err) == (3, "")
     text = " ".join(out.split())
-    assert "error HP101 not met: hyperparameters must have values that the division allows" in text
+    assert "error HP101 broken rule: hyperparameters must have values that the division allows" in text
     assert "INVALID" in text
     assert (
         f"result_1.txt:{EPSILON_LINE}: opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08"

@@ -86,7 +86,7 @@ def test_each_run_has_the_load_of_its_own_time(
     ]
     assert [[load["load_avg_before"] for load in each["loads"]] for each in kept] == [[IDLE], [BUSY]]
     page = (folder / "results" / "latest" / "report.html").read_text(encoding="utf-8")
-    assert "at a load average of 0.01 – 8.00 when its 2 processes began" in page
+    assert "at a load average of 0.01 – 8.00 when the 2 processes began" in page
 
 
 def test_processes_of_an_earlier_version_have_no_load(
@@ -103,7 +103,7 @@ def test_processes_of_an_earlier_version_have_no_load(
     kept = json.loads((first.parents[1] / "throughput.json").read_text())["loads"]
     assert [None if load is None else load["load_avg_before"] for load in kept] == [None, *[IDLE] * 5]
     assert run("report results/latest --no-second-opinion", folder, 7200.0).code == 0
-    assert "at a load average of 0.01 when its 5 processes began" in (folder / "report.html").read_text()
+    assert "at a load average of 0.01 when the 5 processes began" in (folder / "report.html").read_text()
 
 
 def test_the_page_of_a_study_says_what_could_disturb_it(

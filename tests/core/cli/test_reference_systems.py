@@ -51,8 +51,8 @@ def test_compare_holds_a_set_against_what_the_system_measured_alike(
     assert (code, err) == (0, "")
     text = " ".join(out.split())
     assert text.startswith("SLOWER dlrm_tiny-box-20261121T030000Z against mine 2.00x slower: 2.00x from throughput")
-    assert f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}" in text
-    assert "new: a set of reference system box, measured elsewhere and before, on 2026-09-21." in text
+    assert f"cross-system: the recorded systems of the compared sets differ. {ONE_SYSTEM}" in text
+    assert "new: this set is of reference system box, measured elsewhere on 2026-09-21." in text
     assert "differences of up to 30 % may be drift (assumed" in text, "nothing bounds drift between two systems"
     assert "--beside" not in text, "nobody can measure in turns with a shipped set"
     assert command("compare", mine, "--with", "box", "--fail-on", "regression")[0] == 5
@@ -112,7 +112,7 @@ def test_report_shows_the_systems_sets_beside(command: Command, shipped: Path, t
     page = tmp_path / "page.html"
     assert command("report", mine, "--with", "box", "-o", page)[0] == 0
     text = " ".join(re.sub("<[^>]+>", " ", page.read_text()).split())
-    assert ONE_SYSTEM in text and "a set of reference system box, measured elsewhere and before" in text
+    assert ONE_SYSTEM in text and "this set is of reference system box, measured elsewhere" in text
     assert "dlrm_tiny-box-speed" not in text, "nothing of the kind was given"
     code, out, _ = command("report", mine, "--with", "box", "--format", "json", "--no-second-opinion")
     assert code == 0

@@ -50,11 +50,11 @@ def test_the_baseline_is_the_first_or_the_one_named(inside: Command, results: Pa
     write_run_set(results / "other", runs=make_runs(load_benchmark("dlrm_tiny"), throughput=15_000.0))
     page = results.parent / "report.html"
     assert inside("report", results).returncode == 0
-    assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to other; above 1× is slower" in page.read_text(encoding="utf-8")
     assert inside("report", results, "--baseline", "set").returncode == 0
-    assert "Against set; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to set; above 1× is slower" in page.read_text(encoding="utf-8")
     assert inside("report", results, "--baseline", "OTHER").returncode == 0
-    assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to other; above 1× is slower" in page.read_text(encoding="utf-8")
     done = inside("report", results, "--baseline", "oter")
     assert done.returncode == 2
     assert "--baseline oter: is no configuration here. Did you mean 'other'?" in done.stderr

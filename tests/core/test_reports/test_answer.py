@@ -21,9 +21,9 @@ from rules.records.run_set import RunSetRecord
 
 TINY = load_benchmark("dlrm_tiny")
 CODES = "HP101"
-SMALL = " on dlrm_tiny: below the smallest effect, time to train, 5 pairs, measured alternately (A/B)"
+SMALL = " on dlrm_tiny: below the smallest effect, time to train of 5 pairs of runs, measured alternately (A/B)"
 OF_THREE = " is the fastest of 3 configurations of dlrm_tiny"
-OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)"
+OF_PAIRS = " on dlrm_tiny: time to train of 5 pairs of runs, measured alternately (A/B)"
 
 
 def title(folder: Path, *, is_asked: bool = False, **options: str) -> str:
@@ -53,11 +53,12 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
         ),
         (
             {"a": 9000.0, "b": 4500.0},
-            "b trains 2.00× slower than a on dlrm_tiny: time to train, 5 pairs, measured alternately (A/B)",
+            "b trains 2.00× slower than a on dlrm_tiny: time to train of 5 pairs of runs, measured alternately (A/B)",
         ),
         (
             {"a": 8990.0, "b": 9000.0},
-            "b beside a on dlrm_tiny: below the smallest effect, time to train, 5 pairs, measured alternately (A/B)",
+            "b beside a on dlrm_tiny: below the smallest effect, "
+            "time to train of 5 pairs of runs, measured alternately (A/B)",
         ),
     ],
 )
@@ -108,9 +109,13 @@ def test_no_title_names_what_the_rules_reject_without_saying_so(
         (
             10,
             "{new} is not shown to differ from {base} on dlrm_tiny: "
-            "time to train, 10 pairs, measured alternately (A/B)",
+            "time to train of 10 pairs of runs, measured alternately (A/B)",
         ),
-        (5, "{new} beside {base} on dlrm_tiny: inconclusive, time to train, 5 pairs, measured alternately (A/B)"),
+        (
+            5,
+            "{new} beside {base} on dlrm_tiny: inconclusive, "
+            "time to train of 5 pairs of runs, measured alternately (A/B)",
+        ),
     ],
 )
 def test_a_pair_keeps_names_and_answer_where_both_sides_are_invalid(num_pairs: int, expected: str) -> None:

@@ -106,10 +106,10 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.verdict == "inconclusive"
     assert comparison.is_regression
     assert sentence(comparison) == (
-        "Not decided. Measured 1.050x slower; the interval reaches from 1.012x faster to 1.12x slower. "
+        "No verdict. Measured time to train: 1.050x slower; the interval reaches from 1.012x faster to 1.12x slower. "
         f"The detectable difference of such runs is 8.6 % (80 % power). {whole.runs_needed_low} to "
         f"{whole.runs_needed_high} runs per side should decide, if the difference is as measured. "
-        "Decided: throughput, 1.050x slower."
+        "A difference is shown in throughput, 1.050x slower."
     )
 
 
@@ -127,7 +127,8 @@ def test_less_overhead_does_not_excuse_slower_steps_but_faster_convergence_does(
     }
     assert comparison.is_regression
     assert sentence(comparison).endswith(
-        "Decided: throughput, 1.10x slower; evaluation and overhead weigh 1.031x less beside the training."
+        "A difference is shown in throughput, 1.10x slower; "
+        "evaluation and overhead weigh 1.031x less beside the training."
     )
     traded = compare(
         make_side("a", LUCK, RATES), make_side("c", [one / 1.1 for one in LUCK], [rate / 1.1 for rate in RATES])
@@ -283,7 +284,7 @@ def test_the_drift_of_a_disturbed_system_is_not_called_a_difference() -> None:
     assert verdicts(apart)["throughput"] == verdicts(apart)["time_to_train"] == "inconclusive"
     assert apart.factors[2].p_value is not None and apart.factors[2].p_value < 0.01
     assert "a noisy machine may explain" in str(apart.factors[2].reason)
-    assert sentence(apart).startswith("Not decided, measured one after the other.")
+    assert sentence(apart).startswith("No verdict, the sets measured one after the other.")
     later = compare(base, make_side("b", LUCK[::-1], [rate * 2 for rate in CALMER], turns=None))
     assert verdicts(later)["throughput"] == "faster", "more than drift"
 

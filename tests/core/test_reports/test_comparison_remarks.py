@@ -114,7 +114,7 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
     section = comparison_section(base, comparisons, "g")
     remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
     assert remarks_shown[-1] == f"{method_line(comparisons)} {permutation_note(comparisons)}"
-    assert f"b: cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}" in remarks_shown
+    assert f"b: cross-system: the recorded systems of the compared sets differ. {ONE_SYSTEM}" in remarks_shown
     assert "b: the rules reject this set; 'dlrmbench check' says why." in remarks_shown
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules;")
@@ -149,7 +149,7 @@ def test_a_permutation_p_that_cannot_be_small_is_mentioned(number: int, is_menti
         for label, rates in (("a", RATES), ("b", SLOW))
     ]
     note = permutation_note([compare(*sides)])
-    assert ("With 5 pairs p cannot fall below 0.0625." in note) == is_mentioned
+    assert ("With 5 pairs this p cannot fall below 0.0625." in note) == is_mentioned
 
 
 def test_a_missing_description_is_no_other_system() -> None:

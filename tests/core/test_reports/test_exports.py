@@ -64,7 +64,7 @@ def test_markdown_is_exactly_this(pair: Path) -> None:
         "## pinned, closed division\n\n"
         "Own benchmark: not an MLPerf® result, and not comparable with one.\n\n"
         "| Configuration | Verdict | Time to train (measured, s) | Epochs (to converge) | Samples/s "
-        "| Final AUC (mean) | Runs (converged / needed) | RCP | Batch size (samples, learning rate) |\n"
+        "| Final AUC (mean) | Runs (converged / required) | RCP | Batch size (samples, learning rate) |\n"
         "|:--|:--|--:|--:|--:|--:|--:|:--|--:|\n"
         "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 2 warnings) | 6.06 (no score) | 0.548 (CV 12.9 %) "
         "| 10,000 (all equal) | 0.75050 | 2 / 5 | no RCP | 500 (0.1) |\n"

@@ -80,7 +80,7 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     assert f"{shown.value} %" == percent(share)
     assert all(words in render_terminal(blocks) for blocks in ((finished,), scored))
     chart = time_chart([result], "time")
-    assert chart is not None and chart.lead.startswith(f"{percent(1 - share)} training, ")
+    assert chart is not None and chart.lead.startswith(f"Timed were {percent(1 - share)} training, ")
     parts = [float(part) for part in re.findall(r"([\d.]+) %", chart.lead)]
     assert sum(parts) == pytest.approx(100, abs=0.11)
 
@@ -133,9 +133,10 @@ def test_the_end_of_a_run_names_the_rules_that_it_breaks(tmp_path: Path) -> None
     for severity in ("error", "warning"):
         codes = list(dict.fromkeys(each.code for each in result.verdict.findings if each.severity == severity))
         assert codes and all(f"{code} (" in said for code in codes[:3]), severity
-        assert f"{severity}s demanded but not met: {codes[0]} (" in said, "a rule's name alone reads as if it held"
+        rules = "rules" if len(codes) > 1 else "rule"
+        assert f"{severity}s broken {rules}: {codes[0]} (" in said, "a rule's name alone reads as if it held"
     first = next(each for each in result.verdict.findings if each.severity == "error")
-    assert f"; demanded but not met: {first.code} ({first.title})" in group_warnings([result])[0]
+    assert f"; broken rule: {first.code} ({first.title})" in group_warnings([result])[0]
 
 
 def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:

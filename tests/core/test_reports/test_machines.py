@@ -56,11 +56,11 @@ def test_a_folder_of_bundles_is_one_page_with_a_table_of_machines(
     assert code == 0, err
     text = text_of(page)
     assert machines_of(page) == ["fast", "slow"] * 2, "of runs and of throughput, by speed"
-    assert "Ordered by speed; differences in speed below 30 % may be drift alone" in text
+    assert "Machines are ordered by speed; differences in speed below 30 % may be drift alone" in text
     assert "AMD EPYC, AuthenticAMD family 25 model 2, 2 cores, 2 threads" in text
     assert page.read_text().count("machines-chart") >= 2 and "Price per hour" not in text
     for name in ("fast", "slow"):
-        assert f"{name}: fewer than 3 of its sets here repeat one another" in text
+        assert f"{name}: fewer than 3 sets of this machine repeat one configuration" in text
     assert not list(Path(tempfile.gettempdir()).iterdir())
 
 
@@ -70,7 +70,8 @@ def test_prices_of_systems_rank_by_what_training_costs(command: Command, bundles
     code, _, err = command("report", bundles, "-o", page, "--no-second-opinion", *prices)
     assert code == 0, err
     text = text_of(page)
-    assert machines_of(page)[:2] == ["slow", "fast"] and "Ordered by cost to train (prices as given)" in text
+    assert machines_of(page)[:2] == ["slow", "fast"]
+    assert "Machines are ordered by cost to train (prices as given)" in text
     assert "5 USD" in text and "1 USD" in text
     scores = [json.loads(command("report", bundles / f"{name}.zip", "--format", "json", "--no-second-opinion")[1])
               for name in ("slow", "fast")]  # fmt: skip
@@ -167,7 +168,7 @@ def test_each_machine_says_what_its_own_repeats_show(tmp_path: Path) -> None:
     page = " ".join(
         re.sub("<[^>]+>", " ", render_report(gather_everything([*here, *there], second_opinion=False))).split()
     )
-    assert "box (AuthenticAMD family 25 model 17): fewer than 3 of its sets here repeat one another" in page
+    assert "box (AuthenticAMD family 25 model 17): fewer than 3 sets of this machine repeat one configuration" in page
     (width,) = re.findall(
         r"box \(AuthenticAMD family 25 model 1\): 4 sets made within .*? two more are less than (\d+) % apart", page
     )

@@ -128,7 +128,7 @@ def test_a_part_that_works_against_the_others_is_said_in_words() -> None:
     assert shares is not None and shares.overhead < -0.02
     assert shares_words(shares) == (
         f"{100 * shares.convergence:.0f} % convergence, 0 % speed, less {-100 * shares.overhead:.0f} % evaluation "
-        "and overhead, which worked against the others"
+        "and overhead, which offset the other causes"
     )
 
 
@@ -159,7 +159,7 @@ def test_few_runs_and_what_no_log_says_are_not_guessed() -> None:
 
 def section(folder: Path) -> str:
     page = Page(render_report(gather_everything([folder], second_opinion=False)))
-    return page.text.partition("How much such runs can show")[2].partition("Convergence run by run")[0]
+    return page.text.partition("What runs like these can show")[2].partition("Convergence run by run")[0]
 
 
 def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
         "Holm's levels",
-        "drift by 20 % (assumed: no 3 sets",
+        "drift of the system's speed, taken as 20 % (assumed: no 3 sets",
         "normal",
-        "0.6 to 2.9 times the measured one",
+        "0.6 to 2.9 times the measured spread",
         "equal seeds are assumed to need equal samples",
     ):
         assert assumed in text
@@ -193,7 +193,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     assert "each side. Fewer have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
     markdown = render_report(ReportContent(results=gather([tmp_path], second_opinion=False)), output_format="md")
-    assert "| whole (5 runs) | " in markdown and "the system may drift by" in markdown
+    assert "| whole (5 runs) | " in markdown and "the drift of the system's speed" in markdown
 
 
 @pytest.mark.parametrize(("num_runs", "num_failed"), [(3, 0), (4, 1), (0, 2)])
@@ -275,7 +275,7 @@ def test_on_a_page_of_several_pairs_each_is_compared_with_its_own_base(tmp_path:
             measure(tmp_path / pair / name, "throughput", rates)
         write_group(tmp_path / pair, pair_content(kind="throughput"))
     text = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
-    assert "beside-a/new: 2.00× slower" in text and "beside-b/new: 2.00× slower" in text
+    assert all(f"beside-{name}/new against the baseline: 2.00× slower" in text for name in "ab")
     assert "beside-b/base: " not in text and "Against the baseline: the first, or the base of its pair" in text
 
 
@@ -286,7 +286,7 @@ def test_the_base_of_a_pair_is_the_first_of_its_record_whatever_its_folder_is_ca
     text = file.read_text().replace('"folder": "base"', '"folder": "zebra"')
     file.write_text(text.replace('"folder": "new"', '"folder": "antelope"'))
     page = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
-    assert "new: 2.00× slower" in page and "base: " not in page
+    assert "new against the baseline: 2.00× slower" in page and "base: " not in page
 
 
 def result_of(logs: Sequence[RunResult]) -> Result:
@@ -333,14 +333,14 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     measure(tmp_path / "better", "quality", [auc + 0.0015 for auc in AUCS])
     measure(tmp_path / "same", "quality", [auc + 0.00001 for auc in AUCS])
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert "<h1>better is the best of 3 configurations of dlrm_tiny: quality, AUC 0.7" in render_report(
+    assert "<h1>better is the best of 3 configurations of dlrm_tiny: quality AUC 0.7" in render_report(
         gather_everything([tmp_path])
     )
     assert "baseline" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text
-    assert "better: Better: AUC +0.00150, " in text
+    assert "better against the baseline: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
-    assert "never below 0.001" in text and "where equal seeds move both sides alike" in text
+    assert "it is at least 0.001" in text and "where a seed affects both alike" in text
 
 
 def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -> None:
@@ -350,11 +350,11 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     measure(tmp_path / "other", "throughput", 3 * rates, **other)
     measure(tmp_path / "twice", "throughput", 2 * rates)
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert text.count("baseline") >= 2 and "twice: 2.00× faster" in text and "other: " not in text
+    assert text.count("baseline") >= 2 and "twice against the baseline: 2.00× faster" in text and "other: " not in text
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
-    assert "the system may drift by 20 % (assumed" in text
+    assert "taken as 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 

@@ -39,7 +39,7 @@ def test_amounts_are_in_the_unit_of_the_benchmark(name: str, unit: str, point: s
     write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=13))
     (result,) = gather([tmp_path], second_opinion=False)
     (chart,) = (block for block in reference_section([result], "g").blocks if isinstance(block, Chart))
-    assert f" {unit} (Olympic mean), where the reference needs " in chart.lead
+    assert f" {unit} (Olympic mean), the reference " in chart.lead
     assert f"Olympic means of {unit} to converge" in chart.table.caption
     assert chart.table.columns[2].name == unit.capitalize()
     assert all(re.fullmatch(point, cell.text) for row in chart.table.rows for cell in row[2:4])

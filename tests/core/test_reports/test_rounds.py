@@ -42,7 +42,7 @@ def page(sets: tuple[Result, ...]) -> Page:
 @pytest.mark.slow
 def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
     warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
-    words = "INVALID by the rules: 10 errors; demanded but not met: HP101 ("
+    words = "INVALID by the rules: 10 errors; broken rule: HP101 ("
     assert warnings.items[0].startswith(f"{INVALID_LABEL}: {words}")
 
 
@@ -58,7 +58,7 @@ def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_pa
     sets = gather([top], second_opinion=False)
     assert {result.outcome for result in sets} == {"valid"}
     (warnings,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
-    assert "in the submission NVIDIA, which is INVALID: 1 error; demanded but not met: SU201 (" in warnings.items[0]
+    assert "in the submission NVIDIA, which is INVALID: 1 error; broken rule: SU201 (" in warnings.items[0]
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_com
     ]
     assert rows == [result.label for result in in_order(sets, "score")]
     for words in (
-        "in the order of their scores, as was asked for, INVALID ones after the others",
+        "in the order of their scores, as was asked for, INVALID sets after the others",
         "names every difference in version, division, category, verified or unverified status, and number of chips",
     ):
         assert words in page and words in text
@@ -171,7 +171,7 @@ def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[Result, ...], 
     assert page.html.count(f">{INVALID_LABEL} (INVALID)  ") == 2  # its score, wide and narrow
     named = re.findall(r"<text[^>]*>(NVIDIA[^<]*)</text>", chart.figure.wide)
     assert named == ["NVIDIA · tyche_ngpu8 · v5.0", "NVIDIA · tyche_ngpu64 · v5.0"]
-    words = "10 of its 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn once, there."
+    words = "10 of the set's 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn only there."
     assert f"NVIDIA · tyche_ngpu8 · v5.1: {words}" in page.text
     overlaps = page.html.partition('id="group1-scores-table"')[2].partition("</table>")[0]
     assert overlaps.count("tyche_ngpu8 · v5.0") and "tyche_ngpu8 · v5.1" not in overlaps

@@ -116,7 +116,7 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     (
         (2000.0, "2.00x faster", "b is 2.00× faster than a on", "Fastest: b (2.00 k samples/s). The other"),
         (500.0, "2.00x slower", "b is 2.00× slower than a on", "Fastest: a (1.00 k samples/s). The other"),
-        (1001.0, "below the smallest effect: 1.001x faster", "b beside a on", "a beside it: below the"),
+        (1001.0, "below the smallest effect: 1.001x faster", "b beside a on", "a beside b: below the"),
     ),
 )
 def test_two_configurations_have_one_verdict_in_title_text_and_table(
@@ -210,10 +210,10 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("peaks", "expected"),
     [
-        ((2**30, 2**30), "1 GiB in each of 2 configurations."),
-        ((2**30, 2**30 * 1.004), "1 GiB in each of 2 configurations."),
-        ((2**30, 2**30 * 1.04), "From 1 GiB (a) to 1.04 GiB (b): 4.0 % more."),
-        ((2**30, 2**30 * 1.5), "From 1 GiB (a) to 1.5 GiB (b): a factor of 1.5."),
+        ((2**30, 2**30), "Peak memory: 1 GiB in each of 2 configurations."),
+        ((2**30, 2**30 * 1.004), "Peak memory: 1 GiB in each of 2 configurations."),
+        ((2**30, 2**30 * 1.04), "Peak memory: 1 GiB (a) to 1.04 GiB (b): 4.0 % more."),
+        ((2**30, 2**30 * 1.5), "Peak memory: 1 GiB (a) to 1.5 GiB (b): a factor of 1.5."),
     ],
 )
 def test_a_chart_of_like_values_says_so(peaks: tuple[float, float], expected: str, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
             "abc",
             "b",
             r"Fastest: c \(.*\)\. All others are slower \(98 % over all pairs\)\. INVALID: b\.",
-            "c is the fastest of 2 configurations of dlrm_tiny: time to train, ",
+            "c is the fastest of 2 configurations of dlrm_tiny: time to train ",
             ["baseline", "2.25x faster (INVALID)", "1.50x faster"],
         ),
         (
@@ -323,7 +323,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
     names = [column.name for column in sweep_table(sweep, "t").columns]
     assert "Score, s" in names and "Time to train, s" in names and "90 % interval, s" in names
-    assert notes_of(view)[0].startswith("The score is the Olympic mean; the other times")
+    assert notes_of(view)[0].startswith("The score is the Olympic mean; other times")
     assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
         "Time to train",
         "Throughput",

@@ -139,13 +139,13 @@ def test_one_measurement_says_its_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind, values, other, expected",
     (
-        ("throughput", rates(2000), rates(5400), "new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs"),
-        ("throughput", rates(5400), rates(2000), "new is 2.70× slower than base on dlrm_tiny: throughput, 5 pairs"),
+        ("throughput", rates(2000), rates(5400), "new is 2.70× faster than base on dlrm_tiny: throughput of 5 pairs"),
+        ("throughput", rates(5400), rates(2000), "new is 2.70× slower than base on dlrm_tiny: throughput of 5 pairs"),
         (
             "throughput",
             rates(2000),
             rates(2001),
-            "new beside base on dlrm_tiny: inconclusive, throughput, 5 p",
+            "new beside base on dlrm_tiny: inconclusive, throughput of 5 p",
         ),
         (
             "quality",
@@ -181,7 +181,7 @@ def test_a_ratio_that_is_known_badly_has_its_interval_and_a_disturbed_pair_says_
     assert f"slower ({found[2]}× to {found[3]}×) than new" in back
 
 
-@pytest.mark.parametrize(("status", "ends"), (("warning", ", on a noisy machine"), ("ok", "5 pairs")))
+@pytest.mark.parametrize(("status", "ends"), (("warning", ", on a noisy machine"), ("ok", "5 pairs of processes")))
 def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status: str, ends: str) -> None:
     folders = (
         measure(tmp_path / "base", "throughput", rates(2000)),
@@ -192,7 +192,7 @@ def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status:
     content["preflight"] = [{"name": "load", "value": "9.00", "status": status, "why": "Busy.", "remedy": "Wait."}]
     path.write_text(json.dumps(content))
     title, _ = page_of(*folders)
-    assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs") and title.endswith(
+    assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput of 5 pairs") and title.endswith(
         ends
     )
     assert ("Measured on a noisy machine: new." in sentence_of(*folders)) == (status == "warning")
@@ -223,7 +223,7 @@ def test_runs_to_the_target_are_compared_in_the_title(tmp_path: Path) -> None:
     title, page = page_of(*folders)
     assert title.startswith(
         "global_batch_size=1024 (INVALID: RS116, CA105) trains 2.50× faster than global_batch_size=512 on dlrm_tiny: "
-        "time to train, 5 pairs"
+        "time to train of 5 pairs of runs"
     )
     shown_folded = page.partition('<details class="made"')[0]
     assert "<dt>Differs</dt>" in shown_folded and "<dt>Code</dt>" not in shown_folded
@@ -244,8 +244,8 @@ def test_fewer_than_a_verdict_takes_say_how_many_it_would_be(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("number", "mean", "expected"),
     [
-        (3, 2010.0, "Highest so far: b (2.01 k samples/s). Not distinguished from it: a"),
-        (5, 2001.0, "Fastest: b (2.00 k samples/s). Not distinguished from it: a"),
+        (3, 2010.0, "Highest so far: b (2.01 k samples/s). Not distinguished from the highest so far: a"),
+        (5, 2001.0, "Fastest: b (2.00 k samples/s). Not distinguished from the fastest: a"),
         (5, 9000.0, "Fastest: b (9.00 k samples/s). All others are slower"),
     ],
 )
@@ -338,7 +338,7 @@ def test_what_differs_in_nothing_says_so_first_and_the_command_names_what_does(t
     new = measure(tmp_path / "new", "throughput", rates(2030), **{key: 1024})
     sides = [read_measured(folder, "throughput") for folder in (base, again, new)]
     same, other = compare_results(sides[0], sides[1:])
-    assert any(text.startswith("same configuration: no setting") for text in remarks(same)[:2])
+    assert any(text.startswith("same configuration: no recorded setting") for text in remarks(same)[:2])
     assert not any("same configuration" in text for text in remarks(other))
     assert same.measure_better == f"dlrmbench versus {base}"
     assert other.measure_better == f"dlrmbench versus {base} --set {key}=1024"
@@ -369,7 +369,7 @@ def test_of_several_the_fastest_and_what_is_like_it(tmp_path: Path) -> None:
         for name, mean in (("a", 2000.0), ("b", 5400.0), ("c", 5390.0))
     ]
     title, _ = page_of(*folders)
-    assert title.startswith("b is the fastest of 3 configurations of dlrm_tiny: throughput, 5.4")
+    assert title.startswith("b is the fastest of 3 configurations of dlrm_tiny: throughput 5.4")
     assert title.endswith("; not shown to differ from it: c")
 
 

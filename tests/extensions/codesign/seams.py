@@ -3,7 +3,7 @@
 from typing import Any
 
 WORDS = {"codesign": ((), "codesign dlrm_tiny --space pe_array --trials 2")}
-SHOWN_PAGES = {"codesign": ("dlrm_tiny", "a step takes .* than by hand")}
+SHOWN_PAGES = {"codesign": ("dlrm_tiny", "a step takes .* than the baseline")}
 MEASURING_NOTHING = {"codesign": "all of it is modelled"}
 FILE_WORDS = {"space": "codesign dlrm_tiny --space {}.toml --trials 2"}
 

@@ -279,9 +279,9 @@ def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"caches": (0.7, 1.0)}, "Most of these misses are a row's first lookup"),
+        ({"caches": (0.7, 1.0)}, "Most of the misses are a row's first lookup"),
         ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % are a row's first lookup"),
-        ({"fit_bytes": 128 * 2_000}, "Most of these misses are a row's first lookup"),
+        ({"fit_bytes": 128 * 2_000}, "Most of the misses are a row's first lookup"),
         ({"caches": (0.001,)}, None),
         ({}, None),
     ],
@@ -412,7 +412,7 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "is not shown: it takes --fleet and --watts"),
+        ({}, "is not shown, which takes --fleet and --watts"),
         ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
@@ -441,11 +441,11 @@ def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     assert "the nearest to BEACON here" in last and "2.03x over BEACON" in last and len(last) < 400
     gains = rows_of(study, "Latency added")[2]
     most = next(finding for finding in study.findings if "highest queries/s" in finding)
-    assert "by the host" in most and "(the host's link)" in most and "(a device's reads)" in most
+    assert "by the host" in most and "(limit: the host's link)" in most and "(limit: a device's reads)" in most
     few = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "Latency added")[2]["Speed-up"]
-    assert f"(20: {twice:.2f}x)" in last
+    assert f"({twice:.2f}x with 20)" in last
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
 
 

@@ -86,7 +86,7 @@ def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside
     done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim,lookup", "--cost", "measured")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "Lowest by " in said and "which is no verdict" in said
+    assert "Lowest cost by " in said and "which is no verdict" in said
     assert "timed on one thread of this CPU" in said and "Over the optimum" not in said
 
 

@@ -212,7 +212,7 @@ def test_searches_are_compared_with_the_optimum(tmp_path: Path) -> None:
     assert (origins["Cost"], origins["Search time"]) == ("modelled", "measured")
     record, skipped = record_best(placement, asked)
     assert (record.benchmark, record.cost, skipped) == ("dlrm_tiny", "bandwidth", "")
-    assert placement.study.findings[0].startswith(f"Cheapest by {record.search}")
+    assert placement.study.findings[0].startswith(f"Cheapest plan by {record.search}")
     assert rows[record.search]["Cost"] <= cheapest * (1 + SAME)
 
 
@@ -221,10 +221,10 @@ def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path
     task = task_of_benchmark(resolve("dlrm_tiny", [], None), asked, None)
     equal = replace(task, tables=task.tables[:1] * 4)
     alike, _ = search_plans(asked, [equal], None).study.findings
-    assert alike.startswith("Cheapest by dim (same cost by lookup, greedy, local): ")
+    assert alike.startswith("Cheapest plan by dim (same cost by lookup, greedy, local): ")
     alone_asked = replace(asked, by=("dim",), has_baselines=False)
     (alone,) = search_plans(alone_asked, [equal], None).study.findings
-    assert alone.startswith("Cheapest by dim: ") and alone.endswith("no plan of whole tables is cheaper.")
+    assert alone.startswith("Cheapest plan by dim: ") and alone.endswith("no plan of whole tables is cheaper.")
 
 
 def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_the_better(tmp_path: Path) -> None:
@@ -274,10 +274,13 @@ def test_a_plan_of_whole_tables_is_held_against_the_best_baseline_that_cuts_none
 @pytest.mark.parametrize(
     ("closing", "clause"),
     [
-        ("Cheapest by dim: 1 s; it is even.", "cheapest by dim: 1 s"),
-        ("Lowest by dim: 1 s (on an X(R) Y; added up); no more.", "lowest by dim: 1 s (on an X(R) Y; added up)"),
+        ("Cheapest plan by dim: 1 s; it is even.", "cheapest plan by dim: 1 s"),
+        (
+            "Lowest cost by dim: 1 s (on an X(R) Y; added up); no more.",
+            "lowest cost by dim: 1 s (on an X(R) Y; added up)",
+        ),
         ("None is known.", "none is known"),
-        ("Lowest by dim (on X( Y", "lowest by dim (on X( Y"),
+        ("Lowest cost by dim (on X( Y", "lowest cost by dim (on X( Y"),
     ],
 )
 def test_a_title_is_cut_outside_of_parentheses(closing: str, clause: str) -> None:
@@ -289,7 +292,7 @@ def test_of_equal_costs_the_better_balanced_plan_is_named_first(order: tuple[str
     balance = {"lookup": 1.5, "greedy": 1.02, "local": 1.3}
     found = {name: [FoundPlan(search=name, cost_s=1.0, balance=balance[name])] for name in order}
     compared = compare_searches(NO_COSTS, found, [1.0], is_small=True)
-    assert compared.closing.startswith("Cheapest by greedy (same cost by ")
+    assert compared.closing.startswith("Cheapest plan by greedy (same cost by ")
     assert any(column.name == "Over greedy" for column in compared.table.columns)
     study = make_study("place", "", None, tables=[compared.table], parameters=[], findings=[])
     chart = draw_costs(study, compared.table, "x")
@@ -358,7 +361,7 @@ def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_pat
 def test_a_plan_is_said_to_be_uneven_beyond_a_tenth(balance: float, said: str) -> None:
     found = {"dim": [FoundPlan(search="dim", cost_s=2.0, balance=balance)]}
     closing = compare_searches(NO_COSTS, found, [1.0], is_small=True).closing
-    assert closing == f"Cheapest by dim: 2.00 s a step on the slowest device (modelled){said}."
+    assert closing == f"Cheapest plan by dim: 2.00 s a step on the slowest device (modelled){said}."
 
 
 def leads(costs: dict[str, float], bound_s: float, cutting: tuple[str, ...] = ()) -> tuple[str, list[Any], str]:
@@ -382,7 +385,7 @@ def test_costs_that_differ_by_rounding_are_the_same_and_no_plan_is_below_the_opt
     least_s = 0.3
     closing, over, lead = leads({"lookup": least_s, "greedy": 0.1 + 0.2, "dim": least_s - 1e-16}, least_s)
     assert over == [0, 0, 0] and "less than" not in closing
-    assert closing.startswith("Cheapest by lookup (same cost by greedy, dim): ")
+    assert closing.startswith("Cheapest plan by lookup (same cost by greedy, dim): ")
     assert lead == (
         "lookup, greedy and dim find the same cost, 300.0 ms: the optimum, so no plan of whole tables is cheaper."
     )
@@ -390,9 +393,9 @@ def test_costs_that_differ_by_rounding_are_the_same_and_no_plan_is_below_the_opt
 
 def test_a_plan_below_the_optimum_is_said_to_cut_tables_where_it_does() -> None:
     assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0, ("neuroshard",))[2] == (
-        "beam over columns has the cheapest plan of 2, 10.0 % below the optimum: it cuts tables."
+        "beam over columns has the cheapest of 2 plans, 10.0 % below the optimum: it cuts tables."
     )
-    assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0)[2].endswith("of 2, 10.0 % below the optimum.")
+    assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0)[2].endswith("of 2 plans, 10.0 % below the optimum.")
     assert leads({"lookup": 1.1, "greedy": 1.1, "dim": 1.2}, 1.0)[2] == (
         "lookup and greedy find the same cost, 1.10 s, the least of 3, 10.0 % over the optimum."
     )

@@ -88,7 +88,7 @@ def test_no_difference_is_an_answer(place: Path) -> None:
     shown = (folder / "report.html").read_text(encoding="utf-8").partition("<script")[0]
     assert shown.replace("\N{NO-BREAK SPACE}", " ").count("No difference of 3 % or more in throughput") == 1
     assert "the default is kept; " in study.title
-    assert "beside the default: no difference shown; throughput, 5 pairs" in study.title
+    assert "beside the default: no difference shown; throughput of 5 pairs" in study.title
     assert any(each.startswith("Next, to try more settings: ") and "--trials 6" in each for each in study.findings)
     for table in study.tables:
         assert all(any(value is not None for value in column) for column in zip(*table.rows, strict=True))

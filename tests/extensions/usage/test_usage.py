@@ -51,7 +51,7 @@ def test_models_one_after_another_meet_deadlines_far_away(
     models = rows_of(study, "Models")
     assert [(row["Model"], row["Requested"], row["Late"]) for row in models] == [("eyes", 80, 0), ("gaze", 80, 0)]
     assert all(0 < row["p50"] <= row["p99"] for row in models) and len(models[0]) == 10  # a page has room for them
-    parts = rows_of(study, "What the models' scores")
+    parts = rows_of(study, "Parts of the models' scores")
     assert [(row["Model"], row["Quality of experience"]) for row in parts] == [("eyes", 1), ("gaze", 1)]
     assert all(row["Score"] == pytest.approx(1) for row in parts)
     assert ("p99 in simulated time" in parts[0]) == (origin == "measured")

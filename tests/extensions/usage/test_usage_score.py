@@ -93,7 +93,7 @@ def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
     usage = parse_usage({"usage": {"title": "a test", "source": "a test", "duration_s": 1}, "a": model}, "a test")
     found = measure(usage, 1)
     made = study.make_usage_study([[found]], None, "released", 1, [LOAD], num_threads=1)
-    (row,) = rows_of(made, "What the models' scores")
+    (row,) = rows_of(made, "Parts of the models' scores")
     (energy,) = (each for each in made.parameters if each.name == "energy of a request")
     if energy_j is None:
         assert (row["Energy"], energy.value) == (None, "not given")
@@ -204,7 +204,7 @@ def test_the_interval_is_in_the_title_and_late_requests_in_simulated_time_beside
     bounds = study.score_interval([each.score_all("once") for each in point])
     made = study.make_usage_study([point], None, "once", 1, [LOAD] * 2, num_threads=1)
     assert bounds is not None and f"(95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 2" in made.title
-    (parts,) = rows_of(made, "What the models' scores")
+    (parts,) = rows_of(made, "Parts of the models' scores")
     pairs = [pair for each in point for pair in zip(each.requests, each.simulated, strict=True)]
     late = sum(span is not None and span.end_s > request.deadline_s for request, span in pairs)
     assert parts["Late in simulated time"] == late > 0 and parts["Dropped in simulated time"] == sum(
@@ -238,4 +238,4 @@ def test_the_title_of_an_axis_names_the_value_with_most_room() -> None:
     made = study.make_usage_study(points, "eyes.rate", "once", 1, [LOAD], num_threads=1)
     factor = points[0][0].highest_factor
     assert factor > points[1][0].highest_factor
-    assert f"with eyes.rate=100,200, of 2 values; most room with 100: {factor:.2f} times all rates" in made.title
+    assert f"with eyes.rate=100,200, of 2 values; highest rates with 100: {factor:.2f} times all rates" in made.title

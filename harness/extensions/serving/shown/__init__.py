@@ -16,7 +16,7 @@ def follow(result: Result) -> tuple[Sequence[str], str] | None:
     that shows, in words; None where the measurement sets serve.batch, or its run set's record is missing."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
-    return ("--set", "serve.batch=auto"), "measures it with queries merged into calls beside it"
+    return ("--set", "serve.batch=auto"), "measures the configuration also with queries merged into calls"
 
 
 SERVE = Details(

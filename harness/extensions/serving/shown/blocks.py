@@ -18,7 +18,7 @@ MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
 """Least and greatest rate in queries per second, and latency in seconds, that charts draw."""
 _KINDS = (
-    "Rates, latencies and service times are measured, those of the simulation simulated, bytes computed. VALID is "
+    "Rates, latencies and service times are measured, or simulated where so named; bytes are computed. VALID is "
     "LoadGen's verdict on one run of this system, and no MLPerf® result."
 )
 
@@ -203,8 +203,9 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
         target_words=limit,
     )
     title = f"Latency against load: {served.result.label}"
+    allowed = f"; the simulation allows {si(process.modelled_per_s or 0.0)} queries/s in steady state."
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
-        f"; the simulation allows {si(process.modelled_per_s)} in steady state." if process.modelled_per_s else "."
+        allowed if process.modelled_per_s else "."
     )
     about = f"One dot per rate. {lead} The horizontal line is the {limit}."
     figure = xy_figure(panel, id_=id_, title=title, description=about)

@@ -36,4 +36,4 @@ def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | N
     )
     title = "Latency against load, from the simulation"
     figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
-    return Chart(figure=figure, table_note="The table below has the numbers.")
+    return Chart(figure=figure, table_note="The table below lists the numbers of this chart.")

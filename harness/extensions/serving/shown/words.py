@@ -145,7 +145,7 @@ def rest_words(served: ServedResult) -> str:
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
     if served.steady_per_s is not None:
-        words.append(f"the steady state would allow {si(served.steady_per_s)} queries/s (simulated)")
+        words.append(f"in steady state, the limit would allow {si(served.steady_per_s)} queries/s (simulated)")
     return "; ".join([*words, *doubts(served)])
 
 
