@@ -175,10 +175,10 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         )
     return (
         f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs counts as at least "
-        "what one further run would cause that ended one evaluation (or clock step) away from all others. The interval "
-        f"and a smallest effect (equivalence margin) of {percent(effect)} decide a verdict. For sets that were not "
-        "measured alternately, the drift tolerance widens the interval of a speed or time: as repeated sets show, "
-        f"else by 20 %, and by at least {DRIFT_REACH:g} standard deviations of single runs' speed."
+        "what one further run would cause that ended one evaluation (or clock step) away from all others. The "
+        f"interval and a smallest effect (equivalence margin) of {percent(effect)} decide a verdict. For sets that "
+        "were not measured alternately, the drift tolerance widens the interval of a speed or time: as repeated sets "
+        f"show, else by 20 %, and by at least {DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 

@@ -110,9 +110,7 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
             f"first, {joint} with both together"
         )
     if "energy_j" in objectives:
-        parts.append(
-            "for energy-delay (Shi et al., 2020, of other networks) only the sign is comparable"
-        )
+        parts.append("for energy-delay (Shi et al., 2020, of other networks) only the sign is comparable")
     return f"{capital('; '.join(parts) or 'no published figure is of one objective in one mode')}."
 
 

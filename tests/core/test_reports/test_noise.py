@@ -350,7 +350,9 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     measure(tmp_path / "other", "throughput", 3 * rates, **other)
     measure(tmp_path / "twice", "throughput", 2 * rates)
     text = Page(render_report(gather_everything([tmp_path]))).text
-    assert text.count("baseline") >= 2 and "twice against the baseline: 2.00× faster" in text and "other: " not in text
+    assert (
+        text.count("baseline") >= 2 and "twice against the baseline: 2.00× faster" in text and "other: " not in text
+    )
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text

@@ -17,9 +17,7 @@ def test_a_space_begins_with_what_each_search_gains(inside: Command, tmp_path: P
     assert done.returncode == 0, done.stderr
     _, separate, joint, *_ = (" ".join(part.split()) for part in done.stdout.split("\n\n"))
     assert separate.startswith("Search 'hardware first', modelled: ")
-    assert separate.endswith(
-        "all 343 points tried, 40 valid; tiles: all 1,089 points tried, 134 valid."
-    )
+    assert separate.endswith("all 343 points tried, 40 valid; tiles: all 1,089 points tried, 134 valid.")
     assert joint.startswith("Search 'together', modelled: ") and ", the optimum, " in joint
     assert joint.endswith("all 373,527 points tried, 22,609 valid.")
     (folder,) = (tmp_path / "results").iterdir()
