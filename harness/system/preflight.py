@@ -227,7 +227,7 @@ def check_virtualization(root: Path = ROOT) -> Check:
     value = kind or "none seen"
     return _judge(
         "virtualization",
-        value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen",
+        value if steal is None or not kind else f"{value}, {100 * steal:.1f} % of CPU time stolen",
         warns=steal is not None and steal > MAX_STEAL,
         is_known=kind is None,
         why="Other virtual machines on the host share clocks, cache and memory, and cannot be seen from this one.",

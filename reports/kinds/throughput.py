@@ -21,7 +21,7 @@ def throughput_facts(measured: Result) -> Lines:
         facts.append(("geometric mean", mean))
         if (bounds := summary.interval) is not None:
             both = f"{bounds_text(bounds, throughput_text)} ({bounds.method}, {IF_INDEPENDENT})"
-            facts.append((f"{bounds.confidence:.0%} interval", both))
+            facts.append((f"{percent(bounds.confidence, 0)} interval", both))
         facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
     return facts + [("exchange", traffic_words(traffic)) for traffic in traffic_of(measured)[:1]]
 

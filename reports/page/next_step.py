@@ -62,7 +62,7 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
     if len(content.profiles) == len(content.profile_sets) == 1 and not results and not content.sweeps:
         return _after_profile(content.profiles[0], content.profile_sets[0])
     own = [each for each in results if not system_of(each)]
-    if content.sweeps or content.profiles or not all(each.asked and each.place is not None for each in own):
+    if content.sweeps or not all(each.asked and each.place is not None for each in own):
         return None
     if len(own) < 2:
         return _after_one(own[0]) if own else None

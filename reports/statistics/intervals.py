@@ -77,7 +77,8 @@ class LogSummary:
         logs = np.asarray(self.logs, dtype=np.float64)
         mean, reach = float(mean_of(logs)), float(log_reach(logs, self.step, self.nominal))
         high = math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf
-        method = "Student's t on the logarithms" + (f" at {self.nominal:.1%}" if self.nominal != NOMINAL else "")
+        level = f" at {100 * self.nominal:.1f} %" if self.nominal != NOMINAL else ""
+        method = f"Student's t on the logarithms{level}"
         return Interval(low=math.exp(mean - reach), high=high, confidence=self.confidence, method=method)
 
 

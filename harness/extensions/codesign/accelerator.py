@@ -106,9 +106,9 @@ def find_space(name: str) -> PEArray:
             raise ConfigError(f"{path}: {member}: a value is given twice. Leave it out.")
     if any(over := array.find_violations({member: values[0] for member, values in asdict(array.space).items()})):
         raise ConfigError(
-            f"{path}: space: the first values are no valid design by hand: {over[0]:.0%} beyond area_mm2, a tile "
-            f"{over[1]:.0%} beyond scratchpad_bytes, {over[2]:.0f} of tile_m and tile_n no multiples of rows and "
-            "columns."
+            f"{path}: space: the first values are no valid design by hand: {100 * over[0]:.0f} % beyond area_mm2, "
+            f"a tile {100 * over[1]:.0f} % beyond scratchpad_bytes, {over[2]:.0f} of tile_m and tile_n no multiples "
+            "of rows and columns."
         )
     return array
 

@@ -132,7 +132,7 @@ def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
     asked = newest.points[-1].result.asked
     if asked is None or not asked.command or len(asked.command) > _MAX_COMMAND:
         return None
-    more = f" makes one more set of {newest.name}: {SHORTEST - len(newest.points)} are missing"
+    more = f" adds a set to the series '{newest.name}', which lacks {SHORTEST - len(newest.points)}"
     return Fact(name="Next", value=printable(asked.command), note=more, is_code=True)
 
 

@@ -40,7 +40,7 @@ def runs_are_alike_fast(subject: SetSubject) -> Iterator[Problem]:
     for pace_s, run in paces:
         if pace_s < (1 - _FASTER) * usual_s:
             yield Problem(
-                f"the run takes {1 - pace_s / usual_s:.1%} less time per epoch than the set's median",
+                f"the run takes {100 * (1 - pace_s / usual_s):.1f} % less time per epoch than the set's median",
                 run.path,
                 found=f"{pace_s:.3f} s per epoch",
                 expected=f"about {usual_s:.3f} s",

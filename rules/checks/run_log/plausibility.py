@@ -227,7 +227,7 @@ def quality_rises(subject: LogSubject) -> Iterator[Problem]:
             "the quality falls more often than in any published log",
             line,
             found=f"{len(falls)} of {num_steps} evaluations are lower than the one before",
-            expected=f"at most {_MOST_FALLING:.0%} of them",
+            expected=f"at most {100 * _MOST_FALLING:.0f} % of them",
         )
 
 

@@ -56,7 +56,7 @@ def test_a_measurement_of_one_process_says_what_it_cannot(run: Run, tmp_path: Pa
 def test_five_processes_have_an_interval(run: Run, workers: FastWorkers) -> None:
     said = words_of(run("serve"))
     assert len(workers.launches) == 5 and len({launch["seed"] for launch in workers.launches}) == 5
-    assert "VALID by LoadGen in 5 of 5 processes" in said and "95% interval 9" in said
+    assert "VALID by LoadGen in 5 of 5 processes" in said and "95 % interval 9" in said
     found = json.loads(run("serve", "--format", "json").stdout)
     assert (found["kind"], found["quantity"], found["unit"]) == ("serve", "Queries/s", "queries/s")
     assert found["low"] < found["mean"] < found["high"]

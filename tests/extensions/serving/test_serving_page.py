@@ -86,7 +86,7 @@ def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_p
 def test_five_processes_have_their_interval_in_the_title(tmp_path: Path) -> None:
     title = title_of(page_of(write_served(tmp_path / "five", (99.0, 100.0, 101.0, 100.0, 100.0))))
     assert re.fullmatch(
-        r"dlrm_tiny: 100.* queries/s VALID within 25.0 ms at p95 \(95% interval 9.* – 10.*\)",
+        r"dlrm_tiny: 100.* queries/s VALID within 25.0 ms at p95 \(95 % interval 9.* – 10.*\)",
         title,
     )
 
@@ -308,7 +308,7 @@ def test_an_older_file_is_read_as_what_it_is_and_not_compared(tmp_path: Path) ->
             {"late": {"is_held_up": True, "stall_s": 0.31}},
             "100",
             "2 of 6 runs held up, up to 310.0 ms: calls",
-            "(95% interval ",
+            "(95 % interval ",
         ),
         ({"runs": serve_process()["runs"][:2]}, "100", "VALID in a single run in 2 of 2", "one run of a process"),
     ),

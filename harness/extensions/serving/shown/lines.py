@@ -56,7 +56,7 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     if summary is not None and (bounds := summary.interval) is not None:
         facts.append(
             (
-                f"{bounds.confidence:.0%} interval",
+                f"{percent(bounds.confidence, 0)} interval",
                 f"{bounds_text(bounds, rate)} ({bounds.method}, {IF_INDEPENDENT})",
             )
         )

@@ -10,7 +10,7 @@ from reports.results.measured import value_step
 from reports.results.result import Result
 from reports.statistics.distributions import student_quantile
 from reports.statistics.intervals import MIN_RUNS, NOMINAL, LogSummary, log_summary, mean_of_known
-from reports.text.formatting import duration, plural, printable, si
+from reports.text.formatting import duration, percent, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
 _DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
@@ -219,4 +219,4 @@ def _interval_words(served: ServedResult) -> str:
     summary = served.summary
     if summary is None or summary.interval is None:
         return five_words(served) or f"no interval: fewer than {_FIVE} processes"
-    return f"{summary.interval.confidence:.0%} interval {bounds_text(summary.interval, si)}"
+    return f"{percent(summary.interval.confidence, 0)} interval {bounds_text(summary.interval, si)}"
