@@ -239,6 +239,7 @@ def _parameters_table(parameters: Sequence[Parameter]) -> Table:
             ("Note" if has_notes else None, "note", printable),
         ),
         caption="Parameters",
+        style="noted" if has_notes else "",
     )
 
 
