@@ -74,7 +74,10 @@ def _explained() -> Iterator[str]:
     "rules.",
 )
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Show every finding of every log, set and submission, not only the worst."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show every finding on every log, set and submission, not only the worst findings.",
 )
 @click.option(
     "--fail-on",
@@ -99,7 +102,8 @@ def check(
     directories, or '-' for a log from standard input. The exit code is 3 when a rule is broken, also for an empty
     log. Warnings (without --fail-on warning) and incomplete sets leave the exit code 0, but in a submission an
     incomplete set is an error. Logs that are not named result_<i>.txt and run sets without a finished run are listed
-    and not judged; so are MLPerf's benchmarks of other fields, with exit code 8 where there is nothing else to judge.
+    and not judged. MLPerf results of other fields than recommendation are also listed and not judged, with exit code
+    8 where there is nothing else to judge.
     """
     from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
@@ -189,8 +193,8 @@ def score(
     """Score result directories: Olympic mean of the times to train, with its interval and its factors.
 
     DIR is a result directory or any directory above result directories. Scores follow from the logs alone:
-    scaling.json is not read, and no file is written. A set that breaks rules is scored, too; only with
-    --require-valid does the exit code tell of a broken rule or an incomplete set.
+    scaling.json is not read, and no file is written. A set that breaks rules is scored, too; the exit code tells of a
+    broken rule or an incomplete set only with --require-valid.
     """
     from reports.parts.score import score_sets
     from reports.tables.scores import ScoreDocument

@@ -85,25 +85,27 @@ def compare(
 
     BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
     sets in the results folder, or files of 'report --format json' (FILE:NAME names one set of a file with several).
-    Several NEW may be given. Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is
-    certainly smaller), 'no difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of a
-    benchmark's other metric, and is 'better' or 'worse'. A regression is a slower time to train; an inconclusive time
-    to train with a slower factor, while neither convergence nor throughput is faster; or a worse quality. More
-    overhead alone is a regression unless steps were faster by as much. Runs that share seeds are compared in pairs;
-    where both runs of every pair converge after equally many samples, convergence is 'identical'.
+    Several NEW may be given. Verdicts are 'faster', 'slower', 'below the smallest effect' (the difference is
+    certainly smaller than --min-effect), 'no difference shown' and 'inconclusive'. Quality is compared by differences
+    of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to train judged
+    slower, or a quality judged worse. An inconclusive time to train is also a regression where one of its factors is
+    slower and neither convergence nor throughput is faster. More overhead alone is a regression unless the training
+    steps were faster by as much. Runs that share seeds are compared in pairs; where both runs of every pair converge
+    after equally many samples, convergence is 'identical'.
 
-    The speed of a system drifts. Between sets measured one after the other, a difference in speed or time counts only
-    where it exceeds the possible drift. This drift is at least 5 %, and is estimated from three or more sets of one
-    configuration and code that were measured before and after both BASE and NEW (sets beside BASE and NEW, or
-    --repeated); without such sets a drift of 20 % is assumed. 'dlrmbench versus BASE' measures two sets alternately
-    (A/B), which detects far smaller differences. An interval holds only for the system on which it was measured. The
-    results of a reference system (--with) were measured earlier, on another machine.
+    The speed of a system drifts over time. Between sets measured one after the other, a difference in speed or time
+    counts only where it exceeds the possible drift of the system. The possible drift is taken as at least 5 %, and is
+    estimated from three or more sets of one configuration and code that were measured before and after both BASE and
+    NEW (sets beside BASE and NEW, or those of --repeated). Without such repeated sets a drift of 20 % is assumed.
+    'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences. A confidence
+    interval holds only for the system on which it was measured. The results of a reference system (--with) were
+    measured earlier, on another machine.
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
-    more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. Otherwise the
-    exit code is 5 or 7, and stderr says how many pairs of runs, measured alternately, should decide. Sets measured
-    one after the other never get exit code 0 where a drift of 20 % is assumed, nor where the estimated drift is
-    larger than --min-effect.
+    more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. The exit code
+    is 5 where NEW is slower or worse, and 7 where a loss of --min-effect or more is not ruled out; stderr then says
+    how many pairs of runs, measured alternately, should decide. Sets measured one after the other never get exit code
+    0 where a drift of 20 % is assumed, nor where the estimated drift is larger than --min-effect.
 
     Times to train are compared by geometric means; a score is an Olympic mean. Sets that differ in benchmark, target,
     dataset or division are refused (exit 2).

@@ -57,10 +57,12 @@ def data() -> None:
 @click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="Number of CPU threads.  [default: the number of cores allowed]"
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Number of CPU threads.  [default: the number of cores that the process may use]",
 )
 def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:
-    """Generate BENCHMARK's click log, unless it exists.
+    """Generate BENCHMARK's synthetic dataset, unless it exists.
 
     The files have the same bytes on every machine and with any number of threads; where the definition states a
     sha256, the files are checked against it. The command prints the dataset's folder.
@@ -102,7 +104,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     metavar="FILE…",
     type=click.Path(path_type=Path),
     help="Files with the rows of the data, in order, compressed or not, or folders of part files; one --train takes "
-    "several.",
+    "several files.",
 )
 @click.option(
     "--eval",
@@ -223,8 +225,8 @@ def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
     Given a benchmark's name, the command also checks the dataset against the benchmark's definition; MLPerf's own
-    files are checked by their MD5 digests where these are published. Where something is wrong, the exit code is 8 and
-    a message names the file.
+    files are checked by their MD5 digests where these are published. Where the check finds an error, the exit code is
+    8, and a message names the file.
     """
     from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -279,8 +281,8 @@ def verify(what: str, data_root: Path | None) -> None:
     "path",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Predict the rows of FILE instead of a split's; FILE has the format of the files that were prepared, labels "
-    "optional.",
+    help="Predict for the rows of FILE instead of the samples of a split. FILE has the format of the files from "
+    "which the dataset was prepared; labels may be missing.",
 )
 @READ_DATA
 @QUIET
@@ -295,10 +297,10 @@ def predict(
 ) -> None:
     """Write the logits that a run's kept weights predict for BENCHMARK's data, as Parquet.
 
-    SET[:RUN] names a set made by 'run --keep-weights', and one of its runs; SET:RUN@N names checkpoint N of a run.
-    Each row written has a sample's number in its split (from 0, in the order of the prepared rows), its label and its
-    logit, before the sigmoid; with --file, the row's number in FILE (from 1) and its logit. The Parquet file is
-    written completely or not at all.
+    SET[:RUN] names a set made by 'run --keep-weights' and, with RUN, one of its runs; SET:RUN@N names checkpoint N of
+    a run. Each row written has a sample's number in its split (from 0, in the order of the prepared rows), its label
+    and its logit, before the sigmoid. With --file, each row written has the row's number in FILE (from 1) and its
+    logit. The Parquet file is written completely or not at all.
     """
     from harness.config.catalog import load_entry
     from harness.measure.predictions import write_file_predictions, write_predictions

@@ -29,7 +29,9 @@ _MODEL_TARGET = 0.87
 @verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")
 @click.argument("path", metavar="FILE", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--like", help="Benchmark, or file of a definition, to start from.  [default: a benchmark with data of --kind]"
+    "--like",
+    help="Benchmark, by name or by the TOML file of its definition, from which the new definition starts.  [default: "
+    "a benchmark with data of --kind]",
 )
 @click.option("--name", help="Name of the new benchmark.  [default: the name of FILE]")
 @click.option("--title", help="Title of the new benchmark, one line.")
@@ -52,13 +54,13 @@ _MODEL_TARGET = 0.87
     "model_file",
     metavar="FILE.py",
     type=click.Path(path_type=Path),
-    help="Also write an example of a model, which trains as it is; unless FILE is given, the definition is written "
-    "beside the model.",
+    help="Also write an example model, which can be trained unchanged, to FILE.py. Without the argument FILE, the "
+    "definition is written beside FILE.py.",
 )
 @click.option(
     "--data-of",
     metavar="BENCHMARK",
-    help="Benchmark, or file of a definition, whose dataset the new benchmark shares.",
+    help="Benchmark, by name or by the TOML file of its definition, whose dataset the new benchmark shares.",
 )
 @click.option("--target", type=float, help="Quality at which a run of the new benchmark ends.")
 @value_option("--set", "assignments", "Set one value of the new definition; repeatable.")
@@ -74,8 +76,8 @@ def init(
     target: float | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Write the definition of your own benchmark to FILE, with every key explained; on a terminal, ask for missing
-    values."""
+    """Write the definition of your own benchmark to FILE, with every key explained. On a terminal, the command asks
+    for missing values."""
     from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option
     from harness.config.start import begin_definition

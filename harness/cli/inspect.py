@@ -34,8 +34,8 @@ from harness.foundation.errors import ExitCode, HarnessError
 )
 @form_option("table", "json")
 def list_(systems: str | None, published: str | None, form: str) -> None:
-    """List the benchmarks that come with dlrmbench, and the workloads, which have no target and are for throughput
-    only."""
+    """List the benchmarks that come with dlrmbench, and the workloads, which have no quality target and are for
+    throughput only."""
     if systems is not None and published is not None:
         raise click.UsageError("--systems and --published are two lists. Leave one of them out.")
     if published is not None:
@@ -67,8 +67,8 @@ def list_(systems: str | None, published: str | None, form: str) -> None:
 @MODEL
 @form_option("table", "json", "toml", text="Form of the output; toml prints the definition's file.")
 def show_(benchmark: str, model: str | None, form: str) -> None:
-    """Show a benchmark's definition, and the size, cadence and memory that follow from it. NAME is the name of a
-    benchmark, NAME@VERSION that of an older version, or the path of a TOML file."""
+    """Show a benchmark's definition, and the model size, evaluation cadence and memory that follow from it. NAME is
+    the name of a benchmark, NAME@VERSION that of an older version, or the path of a TOML file."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
     from rules.benchmarks.loader import read_definition_text
@@ -107,7 +107,8 @@ def _refuse_set(word: str) -> None:
 )
 @click.option(
     "--submitter",
-    help="Organisation that submits; other fields come from [submission] or DLRMBENCH_SUBMISSION_<FIELD>.",
+    help="Organisation that submits; other fields come from the section [submission] of --config or from environment "
+    "variables DLRMBENCH_SUBMISSION_<FIELD>.",
 )
 @click.option(
     "-o",
@@ -156,7 +157,8 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
     help="Folder of results.  [default: ./results]",
 )
 def doctor(form: str, strict: bool, fix: bool, data: Path | None, output: Path | None) -> None:
-    """Check this system for sources of noise: what was found, why it matters, what to do. Nothing is changed."""
+    """Check this system for sources of noise; say what was found, why it matters, and what to do. Nothing is
+    changed."""
     from msgspec.structs import asdict
 
     from harness.autotune.precision import check_kept_precision

@@ -13,7 +13,11 @@ from harness.cli.shared.output import VERBOSE, form_option, is_verbose, show_as
 @BENCHMARK
 @configuration
 @click.option(
-    "-n", "--runs", "num_runs", type=RUNS, help="Number of runs of the set.  [default: the benchmark's number]"
+    "-n",
+    "--runs",
+    "num_runs",
+    type=RUNS,
+    help="Number of runs in the run set.  [default: the benchmark's number of runs]",
 )
 @form_option("table", "json")
 @VERBOSE

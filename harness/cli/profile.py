@@ -45,8 +45,8 @@ def count_list(text: str) -> tuple[int, ...]:
 @click.option(
     "--forward",
     is_flag=True,
-    help="Profile the forward pass (answering batches) instead of training steps, in runtime.precision and "
-    "runtime.table_precision.",
+    help="Profile the forward pass (answering batches) instead of training steps, in the precisions that "
+    "runtime.precision and runtime.table_precision set.",
 )
 @click.option(
     "--batch-sizes",
@@ -59,7 +59,7 @@ def count_list(text: str) -> tuple[int, ...]:
     multiple=True,
     metavar="BENCHMARK",
     shell_complete=completing(trainable),
-    help="Further benchmark that --forward profiles, on the same page; repeatable.",
+    help="Further benchmark for --forward to profile and show on the same page; repeatable.",
 )
 @form_option("table", "json", *FORMS)
 @QUIET
@@ -77,8 +77,8 @@ def profile(
     """Measure this system's roofline ceilings and the phases of BENCHMARK's training step, and compare the two.
 
     A profile neither trains to the quality target nor has a score; --set may change any value. With --forward, the
-    forward pass (answering batches) is profiled instead of training steps: its parts, their FLOP per byte and the
-    roofline, for all given benchmarks on one page.
+    forward pass (answering batches) is profiled instead of training steps: the page shows the parts of this pass,
+    their FLOP per byte and the roofline, for all benchmarks given.
     """
     if forward and (num_steps is not None or trace is not None):
         raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")

@@ -31,7 +31,7 @@ _DEFAULT_PAGE = Path("report.html")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File to which the report is written.  [default: report.html; stdout for the other formats]",
+    help="File to which the report is written.  [default: report.html for html, stdout for other formats]",
 )
 @click.option("--title", help="Headline of the page, instead of the result in one sentence.")
 @click.option(
@@ -76,14 +76,15 @@ _DEFAULT_PAGE = Path("report.html")
     type=click.Choice(["files", "score"]),
     default="files",
     show_default=True,
-    help="Order of the configurations in html and md: as their files are given, or fastest first (score), which is "
-    "no ranking.",
+    help="Order of the configurations in html and md: in the order in which their files are given (files), or "
+    "fastest first (score), which is no ranking.",
 )
 @click.option(
     "--summary",
     "is_brief",
     is_flag=True,
-    help="Make a short page [html] with only the answer, its origin, the configurations' differences and every run.",
+    help="Make a short HTML page with only the result in one sentence, its origin, the differences between "
+    "configurations, and every run.",
 )
 @NO_SECOND_OPINION
 def report(

@@ -27,12 +27,12 @@ def run(benchmark: str, form: str, **given: Any) -> None:
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
 
-    --keep-weights writes the final weights of a run after run_stop, outside the timed part; 'package --weights' adds
-    these weights to a submission.
+    --keep-weights writes the final weights of a run after the log's run_stop, outside the timed part; 'package
+    --weights' adds these weights to a submission.
 
     --beside SET does the same as 'versus SET': -n pairs of runs alternate (A/B) between SET's configuration and a new
-    configuration. The new configuration is SET's with the options of this command line or, where BENCHMARK is given,
-    that of this command line alone.
+    configuration. The new configuration is SET's with the options of this command line added. Where BENCHMARK is
+    given, the new configuration comes from this command line alone.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
@@ -60,11 +60,11 @@ def versus(form: str, **given: Any) -> None:
 
     SET is a run set or a measurement: its folder, its name, or 'latest'. The options of this command line are the
     change; --python OTHER measures SET's configuration in another Python environment, with the code installed there.
-    Both configurations measure the same quantity as SET did. Two sets that are measured one after the other also
-    differ by whatever the system did meanwhile; sets measured alternately do not. Shell commands that ran before or
-    after SET's runs must be given again, or declined by an empty command: --prepare ''. 'compare FOLDER/base
-    FOLDER/new --fail-on regression' turns the verdict on the two sets in FOLDER into an exit code. 'run --beside SET'
-    does the same as 'versus SET'.
+    Both configurations are measured by the same quantity as SET, such as time to train or throughput. Two sets that
+    are measured one after the other also differ by changes of the system in between; sets measured alternately do
+    not. Shell commands that ran before or after SET's runs must be given again, or declined by an empty command:
+    --prepare ''. 'compare FOLDER/base FOLDER/new --fail-on regression' turns the verdict on the two sets in FOLDER
+    into an exit code. 'run --beside SET' does the same as 'versus SET'.
     """
     start_and_show(read_request("run", None, given), form=form)
 
@@ -75,13 +75,14 @@ def versus(form: str, **given: Any) -> None:
     "--model",
     "models",
     multiple=True,
-    help="Model with which the set was begun, where another package provides this model.",
+    help="Model with which the run set was begun; needed only if another package provides this model.",
 )
 @click.option(
     "--implementation",
     "implementations",
     multiple=True,
-    help="Implementation with which the set was begun, where it is from another package or is FILE.py:OBJECT.",
+    help="Implementation with which the run set was begun; needed only if it is FILE.py:OBJECT or another package "
+    "provides it.",
 )
 @click.option("-n", "--runs", "num_runs", type=RUNS, help="Total number of runs that each configuration is to have.")
 @request_options("run", "python", "prepare", "cleanup", "power_command", "log_to")
@@ -103,9 +104,10 @@ def resume(
     """Complete the run set, sweep or pair of sets in FOLDER with its stored configuration; finished runs are kept.
 
     With --runs, each configuration gets that many runs in all; added runs have the next seeds that follow from the
-    base seed. The score of a benchmark of your own stays that of the first runs; comparisons and intervals use all
-    runs. A set made by 'run --until' then ends at the number of --runs. The environment is checked again: warnings
-    are printed, and stop a set that was begun with --strict-env.
+    base seed. The score on a benchmark of your own uses only the first runs, as many as its definition asks;
+    comparisons and intervals use all runs. A set made by 'run --until' then ends when it has as many runs as --runs
+    states. The environment is checked again; warnings are printed, and a set that was begun with --strict-env is not
+    continued if there are warnings.
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again

@@ -92,8 +92,8 @@ def schema(name: str | None) -> None:
     """Print the JSON Schema or the reference page called NAME; without NAME, list all names.
 
     The schema of a file that is kept beside the logs has that file's name, such as run_set. Other names end in what
-    they describe: _document in the output of --format json, _definition in the definition of benchmarks of one model,
-    _page in a page in Markdown.
+    they describe: _document is the output of --format json, _definition the definition of benchmarks of one model,
+    _page a page in Markdown.
     """
     if name is None:
         show(

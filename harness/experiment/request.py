@@ -130,13 +130,14 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="SECTION.KEY=V1,V2",
     ),
     "beside": RequestOption(
-        help="Measure SET's configuration and this one alternately (A/B), with equal seeds, and compare them.",
+        help="Measure SET's configuration and the one given here alternately (A/B), with equal seeds, and compare "
+        "the two.",
         type="set",
         unit="SET",
     ),
     "python": RequestOption(
-        help="Interpreter whose dlrmbench runs SET's side of --beside, such as OTHER/bin/python.  [default: this "
-        "interpreter]",
+        help="Python interpreter whose dlrmbench runs SET's configuration for --beside SET, such as "
+        "OTHER/bin/python.  [default: this interpreter]",
         type="program",
         unit="PYTHON",
     ),
@@ -158,26 +159,27 @@ OPTIONS: Mapping[str, RequestOption] = {
         flags=("--profile",),
     ),
     "with_fit": RequestOption(
-        help="With --quality: fit normalised entropy = a C^-b + c over training FLOP C; needs at least 4 values of C "
-        "that span a factor of 10.",
+        help="With --quality: fit a scaling law, normalised entropy = a C^-b + c over training FLOP C; needs at "
+        "least 4 values of C that span a factor of 10.",
         type="flag",
         flags=("--fit",),
     ),
     "strict_env": RequestOption(help="Do not run (exit 6) if the check of the environment warns.", type="flag"),
     "runs": RequestOption(
         help={
-            "run": "Number of runs of the set.  [default: the benchmark's number]",
+            "run": "Number of runs in the run set.  [default: the benchmark's number of runs]",
             "sweep": "Number of runs of each configuration.",
         },
         type="count",
         flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs")},
     ),
     "until": RequestOption(
-        help="Add runs until the interval of the mean time to train is within FRACTION of that mean, such as 3%.",
+        help="Add runs until the confidence interval of the mean time to train is within FRACTION of that mean, such "
+        "as 3%.",
         type="fraction",
         unit="FRACTION",
     ),
-    "max_runs": RequestOption(help="Largest number of runs with --until.  [default: 30]", type="count"),
+    "max_runs": RequestOption(help="Largest number of runs that --until may make.  [default: 30]", type="count"),
     "seed": RequestOption(
         help={
             "run": "Base seed from which all runs' seeds follow, to reproduce a set.  [default: drawn, logged]",
@@ -186,8 +188,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="seed",
     ),
     "matmul": RequestOption(
-        help="File with the kernels for matrix products of 'optimized' on a CPU: another set's run_set.json, or the "
-        "matmul.json of that set's page.  [default: the fastest, timed once]",
+        help="File with the choice of matrix-product kernels for the implementation optimized on a CPU: run_set.json "
+        "of another set, or matmul.json from that set's page.  [default: the fastest kernels, timed once]",
         type="path",
         unit="FILE",
     ),
@@ -200,16 +202,20 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Folder in which the run set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
-            "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
+            "profile": "Folder in which the profile's own folder is made, or folder of a run set with the same "
+            "configuration, to which the profile is added.",
         },
         type="path",
         flags=("-o", "--output"),
     ),
     "prepare": RequestOption(
-        help="Shell command before each run, not timed; if it fails, nothing more is run (exit 2).",
+        help="Shell command to run before each run, outside the timed part; if it fails, nothing more is run (exit "
+        "2).",
         unit="CMD",
     ),
-    "cleanup": RequestOption(help="Shell command after each run, not timed, however the run ended.", unit="CMD"),
+    "cleanup": RequestOption(
+        help="Shell command to run after each run, outside the timed part, however the run ended.", unit="CMD"
+    ),
     "power_command": RequestOption(
         help="Measure energy by this shell command, which prints watts and is run every second, not by RAPL and "
         "NVML.",
@@ -222,8 +228,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
-        help="Train as one rank of the run with this number, started by torchrun or srun; -o is then the run set's "
-        "own folder.",
+        help="Train as one rank of the run with this number, where torchrun or srun starts the ranks; -o is then the "
+        "run set's own folder.",
         type="index",
     ),
 }

@@ -110,7 +110,7 @@ KIND = ThroughputKind(
         verbs=("run", "sweep"),
         member="num_steps",
         unit="STEPS",
-        help="Measure samples/s over STEPS training steps in at least 5 processes, not the time to train; any key "
-        "may vary, and there is no score.",
+        help="Measure samples/s over STEPS training steps in at least 5 processes, instead of the time to train. Any "
+        "configuration key may be changed; there is no score.",
     ),
 )

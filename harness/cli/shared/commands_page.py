@@ -11,7 +11,8 @@ from harness.cli.shared.help import HelpedCommand
 
 _HEAD = """# Commands
 
-Made by `dlrmbench schema commands_page > harness/cli/README.md`. `dlrmbench COMMAND --help` prints the same.
+This page is made by `dlrmbench schema commands_page > harness/cli/README.md`. `dlrmbench COMMAND --help` prints the
+part on one command.
 """
 
 

@@ -232,7 +232,7 @@ def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F
         type=click.Path(path_type=Path),
         envvar="DLRMBENCH_DATA",
         callback=callback,
-        help="Folder of datasets, or one dataset.  [default: ./data]",
+        help="Folder of datasets, or the folder of one dataset.  [default: ./data]",
     )
 
 
@@ -270,7 +270,7 @@ WITH = click.option(
     shell_complete=completing_or_files(lambda: (*system_names(), "published")),
     callback=close_systems_after,
     help="Add results of a reference system, given by its name in 'dlrmbench list --systems' or by a bundle's FILE. "
-    "published, or published:TABLE.json: rank results of MLPerf's benchmarks among published results.",
+    "'published' or 'published:TABLE.json' ranks results of MLPerf's benchmarks among results that MLPerf published.",
 )
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run MLPerf's official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print no progress; warnings are still printed.")
@@ -289,7 +289,7 @@ _DEFINING = (
     click.option(
         "--name",
         help="Label of this configuration, part of its folder's name. Where --set changes a value that the "
-        "definition fixes, NAME is also the name of the new benchmark that results.",
+        "definition fixes, this makes a new benchmark, which is also called NAME.",
     ),
     DATA,
 )
@@ -301,7 +301,9 @@ _CONFIGURATION = (
         help="Device that computes: cpu, cuda or cuda:N.",
     ),
     click.option(
-        "--threads", type=click.IntRange(min=1), help="Number of CPU threads.  [default: the fastest, timed once]"
+        "--threads",
+        type=click.IntRange(min=1),
+        help="Number of CPU threads.  [default: the fastest number, timed once]",
     ),
     click.option(
         "--implementation",
@@ -323,8 +325,8 @@ _CONFIGURATION = (
     click.option(
         "--comm",
         shell_complete=completing(lambda: COMM_PRECISIONS),
-        help="Precision in which torchrec sends embeddings: fp32, fp16, int8; on GPUs also bf16, fp8; "
-        "FORWARD/BACKWARD such as fp16/bf16.  [default: fp32]",
+        help="Precision in which torchrec sends embeddings: fp32, fp16, int8; on GPUs also bf16, fp8. "
+        "FORWARD/BACKWARD, such as fp16/bf16, gives each direction its own precision.  [default: fp32]",
     ),
     click.option(
         "--grad-comm",

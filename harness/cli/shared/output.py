@@ -40,7 +40,7 @@ VERBOSE = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_verbose,
-    help="Also print how the result was computed, and all inputs.",
+    help="Also print how the result was computed, and all inputs of the computation.",
 )
 """Option --verbose of commands that by default print only the findings and one table; `is_verbose` tells whether the
 user gave it."""

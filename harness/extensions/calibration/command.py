@@ -68,7 +68,8 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "learning_rates",
     multiple=True,
     type=FiniteRange(min=0, min_open=True),
-    help="Learning rate of the grid from which the best is chosen; repeatable.",
+    help="Learning rate to try, of which the best is chosen for each batch size but the definition's own; "
+    "repeatable.",
 )
 @click.option(
     "--tuning-runs",
@@ -76,12 +77,13 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     default=2,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Number of runs per learning rate of the grid.",
+    help="Number of runs with each learning rate that is tried.",
 )
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
-    help="Precision of matrix products; where the definition has another, the files' names say so (NAME.bf16).",
+    help="Precision of matrix products; where it differs from the definition's, the names of the files written say "
+    "so (NAME.bf16).",
 )
 @click.option(
     "--workers",
@@ -93,8 +95,8 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "--quick",
     "is_quick",
     is_flag=True,
-    help="Make only 3 runs, at the definition's own batch size: a first look, marked as uncalibrated, and no "
-    "reference.",
+    help="Make only 3 runs, at the definition's own batch size: a first look, whose results are marked as "
+    "uncalibrated and are no reference.",
 )
 @click.option(
     "--plan",
@@ -105,14 +107,15 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
 def calibrate(
     benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
 ) -> None:
-    """Measure where BENCHMARK's target should lie.
+    """Measure which target quality BENCHMARK should have.
 
-    Trains full epochs of the reference implementation at several batch sizes, and of simpler models that must stay
-    below the target. The definition's own batch size keeps the definition's learning rate; the others get the best of
-    several learning rates. Writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs
-    stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed target quality
-    needs no new runs; --seed confirms a target with fresh runs. Defaults: 0.5, 1 and 2 times the definition's batch
-    size; 0.5, 0.7, 1, 1.4 and 2 times the definition's learning rate.
+    The command trains full epochs of BENCHMARK's model, by the reference implementation, at several batch sizes, and
+    of simpler models, whose quality must stay below the target. The definition's own batch size keeps the
+    definition's learning rate; each other batch size gets the best of several learning rates. The command writes
+    calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs stay in runs.jsonl, so that the
+    same command completes an interrupted calibration, and a changed target quality needs no new runs. Another --seed
+    confirms a target quality with new runs. By default the batch sizes are 0.5, 1 and 2 times the definition's, and
+    the learning rates are 0.5, 0.7, 1, 1.4 and 2 times the definition's.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

@@ -37,16 +37,16 @@ def _spaces() -> Iterable[str]:
     shell_complete=completing_or_files(_spaces),
     default="pe_array",
     show_default=True,
-    help="Design space of the accelerator, with the numbers that model it: pe_array, pe_array_fine, or a file in "
-    "their form.",
+    help="Design space of the accelerator, with the numbers that model it: pe_array, pe_array_fine, or your own file "
+    "of the same form.",
 )
 @click.option(
     "--mode",
     "modes",
     type=several(click.Choice(["separate", "joint"])),
     metavar="MODE,…",
-    help="Search hardware first and tilings for it after that (separate), or both together (joint).  [default: "
-    "separate,joint]",
+    help="Search the hardware first and then tilings for this hardware (separate), or both together (joint).  "
+    "[default: separate,joint]",
 )
 @click.option(
     "--pareto",
@@ -59,7 +59,7 @@ def _spaces() -> Iterable[str]:
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Number of valid designs that each search tries in a space too large to try whole.",
+    help="Number of valid designs that each search tries, where the design space is too large to try all.",
 )
 @click.option(
     "--by",
@@ -67,8 +67,9 @@ def _spaces() -> Iterable[str]:
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
     help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The search "
-    "named first is also used for a space that is too large to try whole. The first 10 designs of gp and 20 of "
-    "nsga2 are random.  [default: gp, beyond 200 trials nsga2, without a comparison]",
+    "named first also searches a design space that is too large to try all designs. The first 10 designs that gp "
+    "tries, and the first 20 of nsga2, are random.  [default: gp, or nsga2 for more than 200 trials; no searches are "
+    "compared]",
 )
 @click.option(
     "--seeds",
@@ -78,7 +79,7 @@ def _spaces() -> Iterable[str]:
     help="Number of seeds, from --seed on, with which --by repeats each search.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
-@output_option("Folder in which the study's own folder is made.")
+@output_option("Folder in which a new folder with the results is made.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def codesign(
@@ -94,13 +95,16 @@ def codesign(
     form: str,
     **given: Any,
 ) -> None:
-    """Search an accelerator and tilings of BENCHMARK's training step on it, by a model; nothing is run.
+    """Search the design of an accelerator, with tilings of BENCHMARK's training step, by a cost model; nothing is
+    run.
 
-    Latency and energy of the step's products and lookups on an array of processing elements are modelled by the
-    numbers in the file of the design space, which --verbose prints with their sources. The first value of each
-    parameter makes the hand-made design, the baseline. All points are tried where that takes about a minute, which
-    finds the optimum; of a larger space --trials points are tried, the hand-made design first. Points beyond the
-    area, or with tiles that do not fit, are never drawn. The study and its page are kept in a new folder below -o.
+    Latency and energy of the training step's matrix products and lookups on an array of processing elements are
+    modelled by the numbers in the file of the design space, which --verbose prints with their sources. The baseline
+    is the hand-made design, which has the first value of each parameter in that file. A design space whose designs
+    can all be tried in about a minute is searched completely, which finds the optimum; of a larger design space
+    --trials designs are tried, the hand-made design first. Designs that exceed the limit of area, or whose tiles do
+    not fit the scratchpad, are never drawn. The results, in study.json, and their HTML page are kept in a new folder
+    below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

@@ -34,8 +34,8 @@ _DEFAULT_PAGE = Path("history.html")
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit with 5 if a series got worse within its --last newest sets, else "
-    "with 7 if a series with sets as new as these cannot be judged.",
+    help="regression: list what changed, and exit with 5 if a series got worse within its --last newest sets. If "
+    "none did, exit with 7 if a series that has sets as new as these cannot be judged.",
 )
 @click.option(
     "--last",
@@ -48,7 +48,7 @@ _DEFAULT_PAGE = Path("history.html")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Page to write with --format html.  [default: history.html]",
+    help="HTML file to write with --format html.  [default: history.html]",
 )
 @form_option("table", "json", "csv", *FORMS, "html")
 def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
@@ -59,10 +59,10 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
     elsewhere.
 
     A series is one quantity of one benchmark, configuration and system over time. --format html makes a page of all
-    series: a chart of each, and the changes that are more than chance, each with its size, the first set after the
-    change, the commits before and after, and the settings that differ. Changes are found in series of at least 8
-    sets, with at least 3 sets after the change. A series that drifts, rises or falls steadily is not judged, and the
-    page says so.
+    series: a chart of each, and the changes that are more than chance. Each change is shown with its size, the first
+    set after the change, the commits before and after, and the settings that differ. Changes are found in series of
+    at least 8 sets, with at least 3 sets after the change. A series that drifts, rises or falls steadily is not
+    judged, and the page says so.
     """
     from reports.comparison.history import read_history
     from reports.comparison.records import PastSet

@@ -77,7 +77,8 @@ def _tiers() -> Iterable[str]:
     "--tables",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File (.csv or .json) of rows, width and side of each table of the traced file, in the order of the tables.",
+    help="File (.csv or .json) with rows, width and side (user or item) of each table of the traced file, in the "
+    "order of the tables.",
 )
 @click.option(
     "--items",
@@ -105,16 +106,16 @@ def trace(
 ) -> None:
     """Record which embedding rows BENCHMARK's samples look up, and find miss ratios of caches of every size.
 
-    Lookups are those that the model makes. A file may take the place of BENCHMARK: lookups in the form of
+    The lookups are those that BENCHMARK's model makes. A file may take the place of BENCHMARK: lookups in the form of
     facebookresearch/dlrm_datasets (.pt, .pt.gz), a profile of stack distances as dlrm's --data-trace-file takes it
     (.log, .txt), or tables (.csv, .json) for which lookups are drawn. Miss ratios of LRU are exact, from the stack
-    distance of every lookup, for one cache that all tables share and for one cache per table. Caches of other
-    policies are simulated and compared over the trace's second half. The trace is a folder with the arrays,
-    study.json and its page.
+    distance of every lookup, for one cache that all tables share and for one cache per table. Caches of policies
+    other than LRU are simulated; all policies are compared over the trace's second half. The trace is a folder with
+    the arrays of lookups, the results in study.json, and their HTML page.
 
     A file of tables is CSV with the header 'name,rows,width,pooling' and a line per table, or JSON with a list of
     such objects; side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent may be added. A file of
-    lookups does not state the number of rows of its tables; --tables states it.
+    lookups does not state the number of rows of its tables; --tables states this number.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -176,14 +177,15 @@ def trace(
     show_default=True,
     metavar="NAME,…",
     shell_complete=completing_several(_tiers),
-    help="Memories below DRAM in which rows lie: nand, 3dxp, cxl, or a FILE.toml in their form.",
+    help="Slower memories, below DRAM, in which embedding rows lie: nand, 3dxp, cxl, or your own FILE.toml of the "
+    "same form.",
 )
 @click.option(
     "--cache",
     "caches",
     type=several(share),
     metavar="SHARE,…",
-    help="Sizes of the row caches in DRAM, as shares of the rows that lie below DRAM.",
+    help="Sizes of the caches of embedding rows in DRAM, as shares of the rows that lie in the slower memory.",
 )
 @click.option(
     "--policy",
@@ -192,13 +194,14 @@ def trace(
     default="lru",
     show_default=True,
     metavar="NAME,…",
-    help="Policies of the row caches, as in 'trace'; the warm-up chooses the rows of static.",
+    help="Policies of the caches of embedding rows: lru, lfu or static, as in 'trace'; static holds the rows that "
+    "the warm-up looks up most.",
 )
 @click.option(
     "--rate",
     type=amount,
     metavar="NUMBER",
-    help="Queries per second for which latency is simulated.  [default: an idle system]",
+    help="Queries per second at which latency is simulated.  [default: queries on an idle system]",
 )
 @click.option(
     "--fit-cache",
@@ -214,14 +217,14 @@ def trace(
     type=fraction,
     metavar="SHARE",
     help="Share of the trace, from its start, that fills caches and is not counted.  [default: until an LRU cache is "
-    "steady, else half]",
+    "steady, or half of the trace]",
 )
 @click.option(
     "--devices",
     "num_devices",
     type=click.IntRange(1, 64),
     default=1,
-    help="Number of devices of the memory below DRAM.  [default: 1]",
+    help="Number of devices of the slower memory, below DRAM.  [default: 1]",
 )
 @click.option(
     "--pool",
@@ -237,7 +240,8 @@ def trace(
     type=click.Choice(["interleave", "hot-local"]),
     default="interleave",
     show_default=True,
-    help="Rows that lie in --local: spread over all rows, or those looked up most (an oracle).",
+    help="Rows that lie in the DRAM of --local: rows spread over all rows (interleave), or the rows looked up most "
+    "(hot-local, an oracle).",
 )
 @click.option(
     "--local",
@@ -249,13 +253,15 @@ def trace(
 @click.option(
     "--side",
     type=click.Choice(["user", "item"]),
-    help="Put only the tables of the user's side, or of the items' side, below DRAM.  [default: all tables]",
+    help="Put only the tables of the user's features, or of the items' features, in the slower memory below DRAM.  "
+    "[default: all tables]",
 )
 @click.option(
     "--fleet",
     type=(amount, SizeParam(), amount),
     metavar="RATE DRAM RATE",
-    help="Count the hosts that a fleet needs, given the fleet's queries/s, and a host's DRAM for rows and queries/s.",
+    help="Count the hosts that a fleet needs, from the fleet's queries/s, the DRAM for embedding rows in a host, and "
+    "the queries/s of a host.",
 )
 @click.option(
     "--watts",
@@ -270,18 +276,20 @@ def trace(
     help="Size of an embedding row.  [default: as in the trace]",
 )
 @_SEED
-@output_option("Folder in which the study's own folder is made.")
+@output_option("Folder in which a new folder with the results is made.")
 @form_option("table", "json", *FORMS)
 @VERBOSE
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
-    """Simulate embedding rows in a memory below DRAM: cache misses, reads, bytes over links, and added latency.
+    """Simulate embedding rows in a slower memory below DRAM: cache misses, reads, bytes over links, and added
+    latency.
 
-    A query is a sample of the trace. The trace must be of BENCHMARK where that is given. Miss ratios and bytes are
-    exact; latencies are simulated from the numbers in the file of the slower memory (--tier), which --verbose prints
-    with their sources. A rate above the limit of a device or link is reported as impossible.
+    In the simulation, a query is one sample of the trace. Where BENCHMARK is given, the trace must be one of
+    BENCHMARK. Miss ratios and bytes are exact; latencies are simulated from the numbers in the file of the slower
+    memory (--tier), which --verbose prints with their sources. A rate of queries that a device or a link cannot carry
+    is reported as impossible.
 
     For --fleet, give queries/s of the whole fleet, bytes of DRAM for rows in a host, and queries/s of a host with all
-    rows in DRAM; --watts adds power.
+    rows in DRAM; --watts adds the power that the hosts draw.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.memory.fleet import Fleet, Watts

@@ -47,9 +47,9 @@ def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) ->
     origin.
 
     Logs are copied byte for byte and never edited; the records of dlrmbench's own runs, against which the rules check
-    the logs, are packaged beside the code. The command lists the files that it leaves out. The tree is judged by
-    dlrmbench's rules and the official checkers, and made only when it is compliant (exit code 3 otherwise), all at
-    once or not at all.
+    the logs, are packaged beside the code. The command lists the files that it leaves out of the tree. The tree is
+    judged by dlrmbench's rules and MLPerf's official checkers, and made only when it is compliant (exit code 3
+    otherwise). The tree is written completely or not at all.
     """
     from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks

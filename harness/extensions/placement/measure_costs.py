@@ -35,17 +35,17 @@ from harness.extensions.placement.options import BATCH_SIZE
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="File of the measured costs to write, which 'place --costs' reads.",
+    help="File to which the measured times of tables are written, for 'place --costs'.",
 )
 def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
     """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
     Lookups, backward pass and update for a global batch are timed for each table, and for the halves into which plans
     may cut a table: the median of eight alternate rounds, with its spread, and the machine's load. 'place --costs'
-    adds up these times, on this machine or another. With --sets, random sets of 1 to 15 of the tables and halves are
-    measured in the same rounds, each by one lookup, backward pass and update of all its tables. From these sets
-    'place --costs FILE --cost net' tells whether sums of the tables' times are wrong by more than the noise, and uses
-    a neural net only where the net is shown to predict better.
+    adds up the measured times of tables, on this machine or another. With --sets, random sets of 1 to 15 tables or
+    halves of tables are measured in the same rounds; each set is timed as one lookup, backward pass and update of all
+    its tables. From the times of the sets, 'place --costs FILE --cost net' tells whether sums of the tables' times
+    are wrong by more than the noise, and uses a neural net only where the net is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

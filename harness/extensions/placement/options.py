@@ -96,22 +96,25 @@ _SEARCHING = (
     click.option(
         "--by", type=several(str), default="lookup,size_lookup,greedy,local,neuroshard", show_default=True,
         metavar="SEARCH,…", shell_complete=completing_several(_searches),
-        help="Searches for plans: random, dim, lookup, size_lookup, greedy, local, neuroshard, autoshard, optimal, "
-        "torchrec; greedy and local are part of every study.",
+        help="Searches for plans: random; dim, lookup and size_lookup, which balance the widths, the lookups, or the "
+        "lookups and sizes of tables over devices; greedy, local, neuroshard, autoshard, optimal, torchrec. Every "
+        "study also has greedy and local.",
     ),
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
         show_default=True,
-        help="How to estimate the time of tables on a device: by bandwidth, TorchRec's estimator, measurement, or a "
-        "learnt net.",
+        help="How to estimate the time of tables on a device: from bandwidths, by TorchRec's estimator, by "
+        "measurement, or by a trained neural net.",
     ),
     click.option(
         "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
-        help="Train the net of --cost net on this number of sets of tables, measured on this machine.",
+        help="Train the neural net of --cost net on this number of sets of tables, whose times are measured on this "
+        "machine.",
     ),
     click.option(
         "--retrain", is_flag=True,
-        help="Train the net of costs and the search policy anew, instead of using those kept below --data.",
+        help="Train the neural net of --cost net and the policy of the search autoshard anew, instead of using those "
+        "kept below --data.",
     ),
     click.option(
         "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."

@@ -40,27 +40,29 @@ if TYPE_CHECKING:
     "--costs",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Use the costs of tables that 'measure-costs' wrote to FILE, here or on another machine, instead of --cost; "
-    "with --cost net, learn from the sets in FILE.",
+    help="Use the times of tables that 'measure-costs' wrote to FILE, on this machine or another, instead of an "
+    "estimate by --cost. With --cost net, train the net on the measured sets of tables in FILE.",
 )
 @click.option(
     "--keep",
     "kept",
     multiple=True,
     metavar="TABLE=DEVICE",
-    help="Keep a table, given by number or name, on this device in every plan.",
+    help="Keep TABLE, given by number or name, on the device with the number DEVICE in every plan; repeatable.",
 )
 @click.option(
     "--from",
     "today",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PLAN",
-    help="Plan in use today, as a file of -o: improve this plan, too, and say how much of it each new plan moves.",
+    help="Plan in use today, in a file that -o wrote: improve this plan, too, and state how many tables and bytes "
+    "each new plan moves.",
 )
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
-    help="Count how often rows are reused in this trace, a folder made by 'trace'.",
+    help="Folder of a trace of lookups, made by 'trace', in which the reuse of embedding rows is counted to model "
+    "the costs.",
 )
 @click.option(
     "-o",
@@ -79,12 +81,13 @@ if TYPE_CHECKING:
 def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:
     """Search plans that place BENCHMARK's embedding tables on --devices N, and compare the plans' costs.
 
-    A plan's cost is the time of its slowest device for lookups, updates and the exchange of embeddings, modelled from
-    the devices' bandwidths and latencies, unless --cost is measured. The optimum is the plan of least cost among all
-    plans that cut no table. 'run --sharding plan:FILE' trains with the plan that -o writes. With --run, up to 10
-    plans of different costs and TorchRec's own plan are ranked by measured throughput, in a sweep in the results
-    folder with one thread per rank; 'run --beside' compares two plans. The study and its page are kept in a new
-    folder of the results folder, trained nets and policies in place/ below --data.
+    A plan's cost is the time of its slowest device for lookups, updates and the exchange of embeddings, by default
+    modelled from the devices' bandwidths and latencies; --cost chooses another estimate. The plan called optimum has
+    the least cost of all plans that cut no table. 'run --sharding plan:FILE' trains with the plan that -o writes.
+    With --run, up to 10 plans of different costs and TorchRec's own plan are ranked by measured throughput, in a
+    sweep in the results folder with one thread per rank. 'run --beside' compares the measured speed of two plans. The
+    results, in study.json, and their HTML page are kept in a new folder of the results folder; trained nets and
+    search policies are kept in the folder place/ below --data.
 
     BENCHMARK may be a file of your own tables: CSV or JSON of name, rows, width and pooling, and, where known,
     optimizer and zipf_exponent.

@@ -41,15 +41,16 @@ _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
     "--number",
     type=COUNT,
     metavar="TASKS",
-    help="Number of placement tasks: generated tasks, or the first tasks of --read.  [default: 10, or all of the "
-    "file]",
+    help="Number of placement tasks: generated tasks, or the first tasks of --read.  [default: 10, or all tasks of "
+    "--read]",
 )
 @click.option(
     "--read",
     "files",
     type=(click.Path(path_type=Path), click.Path(path_type=Path)),
     metavar="TASKS TABLES",
-    help="Read placement tasks, a line 'ids dims' each, and their tables from two files in NeuroShard's format.",
+    help="Read placement tasks from the file TASKS, with a line 'ids dims' for each, and their tables from the file "
+    "TABLES, both in NeuroShard's format.",
 )
 @DATA
 @device_options(memory="4GiB", reserve="0%")
@@ -58,9 +59,9 @@ _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
 def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:
     """Search plans for many tasks, each a set of tables to place on --devices N, and compare the plans' costs.
 
-    Tasks are drawn as NeuroShard's generator draws them, or read from files. Costs are computed as by 'place', and
-    trained nets and policies are kept in place/ below --data. The study and its page are kept in a new folder of the
-    results folder.
+    Tasks are drawn as NeuroShard's generator draws them, or read from files. Costs of plans are computed as by
+    'place'; trained nets and search policies are kept in the folder place/ below --data. The results, in study.json,
+    and their HTML page are kept in a new folder of the results folder.
     """
     from msgspec import structs
 

@@ -267,7 +267,7 @@ KIND = ServeKind(
     takes_id_maps="made",
     option=Option(
         verbs=("sweep",),
-        help="Find the queries/s within the latency limit in 5 processes, as 'serve' does, instead of training; any "
-        "key may vary.",
+        help="Find the queries/s within the latency limit in 5 processes, as 'serve' does, instead of training. Any "
+        "configuration key may be changed.",
     ),
 )

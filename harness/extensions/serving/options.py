@@ -51,9 +51,9 @@ _ASKING = (
     click.option(
         "--queries",
         metavar="SIZES",
-        help="Number of items of a query: deeprecsys (mean 165), mlperf (dlrm-v2's, mean 270), dlrm-v3 (2,048), "
-        "lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH with a line per query: ITEMS, or SECONDS,ITEMS for "
-        "'simulate'.",
+        help="Distribution of the number of items in a query: deeprecsys (mean 165), mlperf (dlrm-v2's, mean 270), "
+        "dlrm-v3 (2,048), lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH, a file with a line for each query: ITEMS "
+        "or, for 'simulate', SECONDS,ITEMS.",
     ),
     click.option(
         "--scenario",
@@ -64,17 +64,17 @@ _ASKING = (
         "--batch",
         type=items_or_auto,
         metavar="ITEMS|auto",
-        help="Most items of one call of the model: queries are merged up to this number, larger queries are split; "
-        "auto: the number is searched, together with the size from which queries are split over workers.  "
-        "[default: a call for each query; offline, auto]",
+        help="Largest number of items in one call of the model: queries are merged up to this number, and larger "
+        "queries are split. auto: search this number, and the size from which a query is split over workers.  "
+        "[default: one call for each query; in scenario offline, auto]",
     ),
     click.option(
         "--workers",
         "num_workers",
         type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
-        help="Number of threads that take queries; the CPU threads of --threads are shared out among them.  "
-        "[default: both chosen by timing]",
+        help="Number of threads that take queries; the CPU threads of --threads are shared out among these workers.  "
+        "[default: both numbers are chosen by timing]",
     ),
 )
 _ANSWERING = (
@@ -82,8 +82,8 @@ _ANSWERING = (
         "sweep",
         "weights",
         help={
-            "weights": "Weights of the model, kept by 'run --keep-weights', or a run's checkpoint: SET:RUN@N.  "
-            "[default: random]"
+            "weights": "Weights of the model: a run's final weights, kept by 'run --keep-weights', or checkpoint N "
+            "of a run, given as SET:RUN@N.  [default: random]"
         },
     ),
     click.option(
@@ -97,8 +97,8 @@ _ANSWERING = (
         "--mlperf",
         is_flag=True,
         default=None,
-        help="Apply MLPerf Inference's requirements for recommenders: runs of 600 s, the round's seeds, and 204,800 "
-        "queries of 100 to 700 items (dlrm-v2) or 349,823 queries of 2,048 items (dlrm-v3).",
+        help="Apply MLPerf Inference's requirements for recommenders: runs of 600 s, the seeds of the MLPerf round, "
+        "and 204,800 queries of 100 to 700 items (dlrm-v2) or 349,823 queries of 2,048 items (dlrm-v3).",
     ),
     click.option(
         "--round",
@@ -109,7 +109,8 @@ _ANSWERING = (
     click.option(
         "--user-conf",
         metavar="FILE",
-        help="File user.conf of LoadGen, whose lines set keys of [serve]; lines with other keys are refused.",
+        help="File user.conf of LoadGen, whose lines set keys of the definition's section [serve]; lines with other "
+        "keys are refused.",
     ),
 )
 
@@ -125,7 +126,7 @@ otherwise than `run` does."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
 """Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
 "kinds" by no option, since the command itself sets the kind of measurement."""
-SEED_HELP = "Base seed of arrivals and weights.  [default: drawn]"
+SEED_HELP = "Base seed of the arrival times of queries and of random weights.  [default: drawn]"
 
 
 def asking(command: F) -> F:

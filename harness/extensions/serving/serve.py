@@ -43,15 +43,15 @@ from rules.temporary_folder import temporary_folder
     "--colocate",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Answer queries in N processes at the same time, and for comparison in one process alone.",
+    help="Answer queries in N processes at the same time and, for comparison, in one process alone.",
 )
 @answering
 @click.option(
     "--mode",
     type=click.Choice(["performance", "accuracy"]),
     default="performance",
-    help="accuracy: answer every sample of the evaluation split once, and compare the AUC of LoadGen's accuracy log "
-    "with the AUC in fp32.",
+    help="accuracy: answer every sample of the evaluation split once, and compare the AUC from LoadGen's accuracy "
+    "log with the AUC of the same weights in fp32.",
 )
 @request_options(
     "run",
@@ -74,33 +74,35 @@ from rules.temporary_folder import temporary_folder
 )
 @QUIET
 def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
-    """Find how many queries per second BENCHMARK's model answers if most must meet a latency limit.
+    """Find how many queries per second BENCHMARK's model answers if most of them must meet a latency limit.
 
     A query is a number of items to be ranked for one user. The model is built and timed in a fresh process. A
     simulation of the queue finds the rate near which the latency limit is met; MLPerf LoadGen then issues real
-    queries at a few rates around that rate, with LoadGen's own seeds. The answer is the highest rate that LoadGen
-    issued and judged VALID in most of the runs at that rate. Two simulated numbers go with the measured rate: how far
-    other arrivals would move that rate, and the rate in steady state, which is higher, since LoadGen's rule allows
-    lower rates in short runs. LoadGen's files are kept.
+    queries at a few rates around that rate, with LoadGen's own seeds. The result is the highest rate of queries that
+    LoadGen issued and judged VALID in most of the runs at that rate. Two simulated numbers go with the measured rate:
+    how much the rate would change with other random arrivals of queries, and the rate in steady state. The rate in
+    steady state is higher, since LoadGen's rule allows only lower rates in short runs. LoadGen's files are kept.
 
-    Queries are drawn from a library of samples: the evaluation split, up to 1 GiB, and at least 64 queries.
-    Measurements whose libraries differ in size are not compared.
+    Queries are drawn from a library of samples, which holds the evaluation split, up to 1 GiB, and at least 64
+    queries. Measurements whose libraries differ in size are not compared.
 
-    --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings: runs of 600 s and
-    the seeds of --round; for dlrm-v2, p99 within 60 ms in the scenario server and 204,800 queries in the library; for
-    dlrm-v3, 80 ms and 349,823 queries. The number of samples and the least time that these runs need are printed
-    before the first run. In a file user.conf, target_qps is the first rate of the search, target_latency the latency
-    limit; min_duration, min_query_count and performance_sample_count_override hold for every run; any other key of
-    the model (or *) and the scenario is refused. The results belong to a benchmark of dlrmbench, and are no MLPerf
-    results.
+    --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings. With --mlperf,
+    runs take 600 s and use the seeds of --round. For dlrm-v2, the scenario server needs a p99 latency within 60 ms,
+    and the library has 204,800 queries; for dlrm-v3, the limit is 80 ms, and the library has 349,823 queries. The
+    number of samples and the least time that runs with --mlperf need are printed before the first run. In a file
+    user.conf, target_qps is the first rate of the search, and target_latency is the latency limit; min_duration,
+    min_query_count and performance_sample_count_override hold for every run. Any other key for the model (or *) and
+    the scenario is refused. The results belong to a benchmark of dlrmbench, and are no MLPerf results.
 
-    --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
-    kept, and its AUC compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not with MLPerf's 80.31,
-    which belongs to other weights and data. An AUC below these shares is reported as a finding, not as an error.
+    With --mode accuracy every sample of the evaluation split is answered once, and LoadGen's accuracy log is kept.
+    The AUC from LoadGen's accuracy log is compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not
+    with MLPerf's 80.31, which belongs to other weights and data. An AUC below 99 % or 99.9 % of the AUC in fp32 is
+    reported as a finding, not as an error.
 
-    The latency limit and the queries are those of the definition's section [serve], where there is one; --set
-    serve.KEY=VALUE sets any of its keys. With fewer than 5 processes (-n) the rate has no interval, and 'compare'
-    makes no verdict. The command needs dlrmbench's extra serve: pip install '.[serve]' in a checkout.
+    By default the latency limit and the queries are those of the definition's section [serve], where there is one;
+    --set serve.KEY=VALUE sets any of its keys. With fewer than 5 processes (-n) the measured rate has no confidence
+    interval, and 'compare' makes no verdict. The command needs dlrmbench's extra serve: pip install '.[serve]' in a
+    checkout.
     """
     request = read_request(
         "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)

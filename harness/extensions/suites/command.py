@@ -20,9 +20,9 @@ _STEPS = 50
 
 
 _HELP = {
-    "runs": "Number of pairs of runs of each benchmark.",
+    "runs": "Number of pairs of runs (base and new) of each benchmark.",
     "output": "Folder in which the suite's folder is made.",
-    "seed": "Base seed that all benchmarks and both of their settings share.  [default: drawn]",
+    "seed": "Base seed that all benchmarks share, in both settings.  [default: drawn]",
 }
 
 
@@ -35,8 +35,12 @@ def has_ratios(kind: "Kind") -> bool:
 @verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default", shell_complete=completing_or_files(lambda: ("default",)))
 @configuration
-@value_option("--base", "base_values", "Set one value in the base settings only; repeatable.")
-@value_option("--new", "new_values", "Set one value in the new settings only; repeatable.")
+@value_option(
+    "--base", "base_values", "Set one configuration value in the settings `base` only, not in `new`; repeatable."
+)
+@value_option(
+    "--new", "new_values", "Set one configuration value in the settings `new` only, not in `base`; repeatable."
+)
 @request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
 @click.option(
     "--to-target",
@@ -51,8 +55,8 @@ def has_ratios(kind: "Kind") -> bool:
 def suite(
     suite: str, base_values: tuple[str, ...], new_values: tuple[str, ...], to_target: bool, form: str, **given: object
 ) -> None:
-    """Measure several benchmarks in two settings each, interleaved; give a verdict on each, and a geometric mean of
-    all.
+    """Measure several benchmarks in two settings each, interleaved; give a verdict on each benchmark, and the
+    geometric mean of all ratios new / base.
 
     FILE.toml has a list `benchmarks` of names or definitions, and tables of settings such as [base.runtime] and
     [new.train]. The suite 'default' compares the implementations reference and optimized on the small generated
@@ -60,8 +64,8 @@ def suite(
 
     Throughput is measured over 50 steps in 5 processes of each setting, unless an option asks for another
     measurement. Verdicts hold for the suite as a whole: where base and new are alike, at most 5 % of suites have any
-    verdict of a difference. The geometric mean is of the ratios new / base of these benchmarks alone; it is no score
-    of MLPerf. A benchmark that fails is named and left out of the mean, and the exit code is 4.
+    verdict of a difference. The geometric mean is that of the ratios new / base of the suite's benchmarks; it is no
+    MLPerf score. A benchmark that fails is named and left out of the geometric mean, and the exit code is 4.
     """
     from harness.config.run_config import read_set_option
     from harness.extensions.suites.suite import read_suite

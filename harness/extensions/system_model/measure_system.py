@@ -22,12 +22,14 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="TOML file of rates to write, or the .zip of --bundle.  [default: to the console; NAME.zip of a bundle]",
+    help="TOML file to which the rates are written or, with --bundle, .zip file to write.  [default: rates to the "
+    "console, a bundle to NAME.zip]",
 )
 @click.option(
     "--bundle",
     metavar="NAME",
-    help="Measure also reference run sets on this system, and pack them under this name, for others to compare with.",
+    help="Measure also reference run sets on this system, and pack them and the rates as an archive called NAME, "
+    "with which others can compare their results.",
 )
 @click.option(
     "--benchmark",
@@ -37,20 +39,21 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
     help=f"Benchmark whose reference sets --bundle measures; repeatable.  [default: {', '.join(BENCHMARKS)}]",
 )
 @DATA
-@output_option("Folder in which the reference sets of --bundle are made.", "--results")
+@output_option("Folder in which the reference run sets of --bundle are made.", "--results")
 def measure_system(
     output: Path | None, bundle: str | None, benchmarks: tuple[str, ...], data_root: Path | None, results: Path
 ) -> None:
     """Measure the CPU's rates in about 20 s: matrix products, copies, random row reads, overhead of an operator.
 
-    The rates are written to -o or to the console, in the form that 'plan-system' reads; each rate has a note on how
-    it was measured and on the spread of its repetitions. The same file has warnings of a noisy machine, and the load.
+    The measured rates are written to -o, or to the console, in the form that 'plan-system' reads. Each rate has a
+    note on how it was measured and on the spread of its repetitions. The file of rates also has the machine's load
+    and warnings of noise.
 
-    With --bundle, reference sets of this system are measured first, in some minutes: for each benchmark, runs to the
-    target and throughput, by the implementations `reference` and `optimized`. These sets and the rates become one
-    archive, which '--with FILE' of compare, report and plan-system takes. A set whose speed varies by a CV of more
-    than 3 % between processes, or whose load is not on record, is refused (exit 6). The archive leaves out the names
-    of host, user and folders.
+    With --bundle, reference run sets are measured first on this system, in some minutes: for each benchmark, runs to
+    the target and throughput, by the implementations `reference` and `optimized`. The reference run sets and the
+    rates become one archive, which the option '--with FILE' of compare, report and plan-system takes. A set whose
+    speed has a coefficient of variation of more than 3 % between processes, or for which the machine's load was not
+    recorded, is refused (exit 6). The archive leaves out the names of host, user and folders.
     """
     from harness.extensions.system_model.rates import measure_here
     from harness.foundation.files import write_text

@@ -48,8 +48,8 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Price of a system per hour, for the cost to train: of the system NAME or, without NAME, one price for each "
-    "--system and then each --with.",
+    help="Price of the system NAME per hour, from which its cost to train follows. Without NAME, give one price for "
+    "each --system and then one for each --with.",
 )
 @click.option(
     "--rank",
@@ -64,7 +64,7 @@ from harness.cli.shared.output import VERBOSE, form_option, say
 @click.option(
     "--measure/--no-measure",
     default=True,
-    help="Time a few training steps on this machine beside the model of `this`.",
+    help="Also time a few training steps on this machine, to compare with the steps modelled for `this`.",
 )
 @form_option("table", "json")
 @VERBOSE
@@ -80,10 +80,10 @@ def plan_system(
 ) -> None:
     """Model the time of BENCHMARK's training step on each system, by phase, and of a run to the target.
 
-    Times are modelled from the rates in a system's file, each of which has its source; the number of steps of a run
-    follows from reference convergence points. On the system `this`, on which the command runs, a few steps are also
-    timed. With --rank, systems are ordered by the cost or time to train, and the model's error is given for the
-    systems whose bundles (archives of results) have a measurement of this very configuration.
+    Times are modelled from the rates in a system's file, which gives a source for each rate; the number of steps of a
+    run follows from reference convergence points. On the system `this`, on which the command runs, a few steps are
+    also timed. With --rank, systems are ordered by the cost or time to train, and the model's error is given for
+    those systems whose bundles (archives of results) have a measurement of the same configuration.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve

@@ -83,8 +83,8 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     type=click.Choice(["auto", "random"]),
     default="auto",
     show_default=True,
-    help="How trials are chosen: at random, or (auto) learning from earlier trials: by a Gaussian process up to 200 "
-    "trials, TPE beyond.",
+    help="How trials are chosen: at random, or (auto) from the results of earlier trials, by a Gaussian process for "
+    "up to 200 trials and by TPE for more.",
 )
 @click.option(
     "--parallel-trials",
@@ -92,8 +92,8 @@ def _read_constraint(text: str) -> "ConstraintRecord":
     default=1,
     show_default=True,
     metavar="N",
-    help="Number of trials at a time, each on its own cores and GPUs; the best trial and the default are measured "
-    "again alone.",
+    help="Number of trials that run at the same time, each on its own cores and GPUs; the best trial and the default "
+    "configuration are measured again, with nothing beside them.",
 )
 @request_options(
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
@@ -113,20 +113,22 @@ def tune(
     form: str,
     **given: Any,
 ) -> None:
-    """Search settings of BENCHMARK under constraints; then measure the best trial and the default alternately.
+    """Search settings of BENCHMARK under constraints; then measure the best trial and the default settings
+    alternately.
 
     The first trial is the default configuration. Each later trial is proposed by optuna from all earlier
     measurements; every trial is one process, and all trials have equal seeds. A trial that fails, or misses a
-    constraint, is infeasible. In the end the best feasible trial and the default are measured in 5 pairs with seeds
-    that no trial had, and compared: the default is kept unless the trial is shown to be better. If the default
-    failed, the best trial is measured alone. If the best trial misses a constraint when it is measured again, the
-    second best trial is measured, too. A COLUMN is one of a measurement's table, memory, energy_delay or, for runs to
-    the target, time_to_train_s; without an option for a kind of measurement, the columns decide the kind. 'dlrmbench
-    resume' completes an interrupted search, with the trials that it would have made.
+    constraint, is infeasible. In the end the best feasible trial and the default configuration are measured in 5
+    pairs with seeds that no trial had, and compared: the default is kept unless the best trial is shown to be better.
+    If the default configuration failed, the best trial is measured alone. If the best trial misses a constraint when
+    it is measured again, the second best trial is measured, too. A COLUMN is a column of a measurement's table,
+    memory, energy_delay or, for runs to the target, time_to_train_s. Without an option such as --throughput or
+    --quality, the COLUMNs given decide what is measured. 'dlrmbench resume' completes an interrupted search, with the
+    trials that the search would have made.
 
-    --parallel-trials measures several trials at a time: they are proposed together, without each other's
-    measurements. A trial that ends early repeats its work, uncounted, until the last trial has ended, so that each
-    trial runs beside equally many others.
+    With --parallel-trials several trials are measured at a time; these trials are proposed together, before any of
+    them is measured. A trial that ends early repeats its work, which is not recorded, until all trials measured at
+    the same time have ended; so each trial runs beside equally many others.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord

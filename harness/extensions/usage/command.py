@@ -26,9 +26,13 @@ def _usages() -> Iterable[str]:
     "assignments",
     multiple=True,
     metavar="MODEL.KEY=VALUE",
-    help="Set one value of a model or of the usage; repeatable.",
+    help="Set one value of a model or of the application (usage.KEY); repeatable.",
 )
-@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="Key to vary, with its values, which are compared.")
+@click.option(
+    "--axis",
+    metavar="MODEL.KEY=V1,V2",
+    help="Key of a model, or of the application (usage.KEY), to vary, with the values to compare.",
+)
 @click.option(
     "--simulated",
     "is_simulated",
@@ -40,7 +44,7 @@ def _usages() -> Iterable[str]:
     "num_workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of worker processes.  [default: the usage's number]",
+    help="Number of worker processes.  [default: the number in the application's definition]",
 )
 @click.option(
     "-n",
@@ -49,7 +53,7 @@ def _usages() -> Iterable[str]:
     type=RUNS,
     default=5,
     show_default=True,
-    help="Number of measurements, each by workers that are started anew and with other arrivals of requests.",
+    help="Number of measurements, each by newly started workers and with other arrival times of requests.",
 )
 @click.option(
     "--threads",
@@ -70,10 +74,10 @@ def _usages() -> Iterable[str]:
     "num_trained",
     type=click.IntRange(min=1),
     metavar="SAMPLES",
-    help="Train the models that filter and rank on SAMPLES samples, and judge their ranked lists end to end.",
+    help="Train the filtering and the ranking model on SAMPLES samples, and judge their ranked lists end to end.",
 )
 @DATA
-@output_option("Folder in which the study's own folder is made.")
+@output_option("Folder in which a new folder with the results is made.")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -87,13 +91,14 @@ def usage(
     counting: Literal["released", "once"], data_root: Path | None, output: Path, seed: int | None, form: str,
     **how: Any,
 ) -> None:  # fmt: skip
-    """Serve the models that one application requests, each with a rate and a deadline: feed, vr_gaming, … or
-    FILE.toml.
+    """Serve the models that one application (feed, vr_gaming, … or FILE.toml) requests, each with a rate and a
+    deadline.
 
     Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
-    time. A request that has not begun by its deadline is dropped. All is measured in several processes, and the score
-    has a 95 % interval over them (Student's t). The applications named after XRBench's scenarios have small MLPs in
-    place of its models. --set takes MODEL.KEY, or usage.KEY. Where no rate meets all deadlines, the exit code is 7.
+    time. A request that has not begun by its deadline is dropped. The score is measured several times, by newly
+    started workers, and has a 95 % confidence interval (Student's t) over these measurements. The applications named
+    after XRBench's scenarios have small MLPs in place of its models. --set takes a key of a model, MODEL.KEY, or of
+    the application, usage.KEY. Where no rate meets all deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values
