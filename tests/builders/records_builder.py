@@ -242,7 +242,7 @@ def serve_process(**changes: Any) -> dict[str, Any]:
         "spread_low_per_s": rate * 0.96,
         "spread_high_per_s": rate * 1.04,
         "invalid_per_s": rate * 1.02,
-        "long_run_per_s": rate * 1.25,
+        "steady_state_per_s": rate * 1.25,
         "loadgen_share": 0.8,
         "queries_per_s": rate,
         "items_per_s": rate * 165,

@@ -94,7 +94,7 @@ class ProcessMeasurements:
     loadgen_share: float | None
     """Simulated: highest rate that LoadGen's rule calls VALID, as a share of the highest rate within the limit in
     steady state; None without a latency limit."""
-    long_run_end: Contradiction | None
+    steady_state_missing: Contradiction | None
     """Reason why LoadGen's runs contradict the simulated steady state; None where no run contradicts it, and without
     a latency limit."""
     spread: SearchSpread | None
@@ -112,10 +112,10 @@ class ProcessMeasurements:
         return self.best.completed_per_s if self.loadgen_share is None else self.best.asked_per_s
 
     @property
-    def long_run_per_s(self) -> float | None:
+    def steady_state_per_s(self) -> float | None:
         """Return the simulated steady-state queries per second of each process; None where LoadGen's runs contradict
         the simulation, and without a latency limit."""
-        if self.loadgen_share is None or self.long_run_end is not None:
+        if self.loadgen_share is None or self.steady_state_missing is not None:
             return None
         return self.valid_per_s / self.loadgen_share
 
@@ -141,7 +141,7 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SteadyState:
-    """Results of simulating the measured rate: members loadgen_share, long_run_end and spread of
+    """Results of simulating the measured rate: members loadgen_share, steady_state_missing and spread of
     `ProcessMeasurements`; all None without a latency limit."""
 
     share: float | None = None
@@ -239,7 +239,7 @@ class Bench:
             best=best,
             bracket=bracket,
             loadgen_share=simulated.share,
-            long_run_end=simulated.end,
+            steady_state_missing=simulated.end,
             spread=simulated.spread,
             service=service,
             traffic=traffic,

@@ -81,11 +81,11 @@ class ServedRow(Row, kw_only=True, frozen=True):
     spread_high_per_s: Annotated[
         QueriesPerSecond, meaning("simulated: upper end, with 95 % confidence, of the same rate as spread_low_per_s")
     ] = None
-    long_run_per_s: Annotated[
+    steady_state_per_s: Annotated[
         QueriesPerSecond, meaning("simulated: rate in steady state, queries_per_s over loadgen_share")
     ] = None
-    long_run_end: Annotated[
-        Text, meaning("reason why long_run_per_s is missing: left_open, invalid_below or none_late")
+    steady_state_missing: Annotated[
+        Text, meaning("reason why steady_state_per_s is missing: left_open, invalid_below or none_late")
     ] = None
     loadgen_share: Annotated[
         Number, meaning("simulated: rate that LoadGen's rule calls VALID over the rate in steady state")
@@ -202,10 +202,10 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     invalid_per_s: PositiveAmount | None = None
     """Lowest INVALID rate above the VALID one, in queries per second of each process, at which no stall of the
     service may have decided the verdict; None where there was none."""
-    long_run_per_s: PositiveAmount | None = None
+    steady_state_per_s: PositiveAmount | None = None
     """Simulated queries per second in steady state: the VALID rate divided by `loadgen_share`. None without a latency
-    limit, where `long_run_end` has a reason, and in the oldest files."""
-    long_run_end: Contradiction | None = None
+    limit, where `steady_state_missing` has a reason, and in the oldest files."""
+    steady_state_missing: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
     """Simulated: the rate that LoadGen's rule calls VALID for its arrivals, over the rate that is within the limit in
     steady state. None without a latency limit, and in older files."""
@@ -285,8 +285,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
         there is only one process."""
         if self.alone_per_s is None:
             return None
-        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # both are in steady state
-        return ((self.long_run_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
+        is_old = self.judged_as == COMPLETED and self.steady_state_per_s is not None  # both are in steady state
+        return ((self.steady_state_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
 
 
 class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
@@ -302,7 +302,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="queries_per_s", title="Queries/s", unit="queries/s"),
             Column(member="items_per_s", title="Items/s", unit="items/s"),
             Column(member="latency_s", title="Latency", unit="s"),
-            Column(member="long_run_per_s", title="Steady-state queries/s", unit="queries/s", origin="simulated"),
+            Column(member="steady_state_per_s", title="Steady-state queries/s", unit="queries/s", origin="simulated"),
             Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s", origin="simulated"),
             Column(member="times_alone", title="Times one process", unit=None),
             Column(member="auc", title="AUC", unit="auc"),

@@ -16,12 +16,12 @@ from reports.tables.reference import FRAMES
 
 DTYPES = {
     "string": "configuration benchmark system scenario queries weights precision table_precision mlperf_class path "
-    "judged_as long_run_end",
+    "judged_as steady_state_missing",
     "boolean": "is_oversubscribed",
     "Int64": "process seed num_copies num_workers num_threads batch_items",
     "float64": "target_latency_s percentile mean_items model_bytes queries_per_s items_per_s latency_s "
     "modelled_per_s alone_per_s overhead_s completed_per_s "
-    "spread_low_per_s spread_high_per_s long_run_per_s loadgen_share invalid_per_s auc accuracy "
+    "spread_low_per_s spread_high_per_s steady_state_per_s loadgen_share invalid_per_s auc accuracy "
     "normalised_entropy auc_ratio accuracy_ratio entropy_ratio peak_rss_bytes",
 }
 

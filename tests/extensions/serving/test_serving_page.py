@@ -250,7 +250,7 @@ def test_one_process_says_what_five_would_tell() -> None:
     ),
 )
 def test_runs_that_contradict_the_simulation_leave_out_the_steady_state(end: str, words: str) -> None:
-    found = searched(long_run_per_s=None, long_run_end=end)
+    found = searched(steady_state_per_s=None, steady_state_missing=end)
     facts = dict(serve_facts(found))
     assert facts["steady state"].startswith(f"not known for 2 of 2 processes: {words}")
     assert "steady state" not in served_answer([found])

@@ -355,7 +355,7 @@ def test_constant_service_is_within_a_hundredth_and_a_half_of_erlangs_rate(numbe
         system = system_of("constant", 5, at)
         found = system.search(seeds_at(at), tmp_path)
         assert_was_asked_and_valid(system, found)
-        assert found.long_run_per_s == pytest.approx(truth, rel=0.015)
+        assert found.steady_state_per_s == pytest.approx(truth, rel=0.015)
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def _steady_state(served: ServedResult) -> str | None:
             f"would allow {rate(steady_per_s)} (simulated): the VALID rate over {share:.3g}, the share of it that "
             f"LoadGen's rule and arrivals allow in runs of {plural(queries, 'query', 'queries')}"
         )
-    ended = [end for process in processes if (end := process.long_run_end) is not None]
+    ended = [end for process in processes if (end := process.steady_state_missing) is not None]
     if not ended:
         return None
     whys = "; ".join(ENDS[end] for end in dict.fromkeys(ended))

@@ -64,7 +64,7 @@ class ServedResult(NamedTuple):
     def steady_per_s(self) -> float | None:
         """Return the simulated steady-state rate in queries per second, the geometric mean over processes; None where
         not all of them have it."""
-        return self.geometric_mean("long_run_per_s")
+        return self.geometric_mean("steady_state_per_s")
 
     def geometric_mean(self, member: str) -> float | None:
         """Return the geometric mean of a positive member of the processes' records; None where not all processes have
