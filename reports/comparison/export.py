@@ -146,7 +146,7 @@ def olympic_words(comparison: Comparison) -> str:
     ratio differs); empty where one of the results has no Olympic mean."""
     if comparison.olympic_ratio is None:
         return ""
-    scores = f"ratio of Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
+    scores = f"ratio of the Olympic means of the times to train, new / base: {ratio_text(comparison.olympic_ratio)}"
     if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
         scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
     return f"{scores}."
@@ -163,22 +163,25 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     num_tests = sum(factor.adjusted_interval is not None for factor in factors)
     which = f"Each is {percent(confidence)}, and decides nothing below {MIN_RUNS} runs per side."
     if num_tests:
-        which = f"The intervals are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
+        which = f"The intervals are Holm-adjusted to hold together at {percent(confidence)} over "
+        which += plural(num_tests, "test")
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
     kind = factor_of(factors[0].name)
     if not kind.is_of_time:
         unit = "" if kind.is_ratio else f" {kind.unit}"
         what = "difference, new minus base" if unit else "ratio, new over base"
         return (
-            f"Intervals of the {what}, over processes: {'; '.join(methods)}. {which} The interval and a "
-            f"smallest effect (equivalence margin) of {effect_text(effect, factors[0])}{unit} decide a verdict."
+            f"Intervals of the {what}, over processes: {'; '.join(methods)}. {which} A verdict is decided "
+            "by the interval and by the smallest effect that counts (equivalence margin), "
+            f"{effect_text(effect, factors[0])}{unit}."
         )
     return (
-        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs counts as at least "
-        "what one further run would cause that ended one evaluation (or clock step) away from all others. The "
-        f"interval and a smallest effect (equivalence margin) of {percent(effect)} decide a verdict. For sets that "
-        "were not measured alternately, the drift tolerance widens the interval of a speed or time: as repeated sets "
-        f"show, else by 20 %, and by at least {DRIFT_REACH:g} standard deviations of single runs' speed."
+        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs is taken as at least "
+        "the spread that one further run would cause if it ended one evaluation (or clock step) away from all "
+        "others. A verdict is decided by the interval and by the smallest effect that counts (equivalence margin), "
+        f"{percent(effect)}. For sets not measured alternately, the drift tolerance widens the interval of a speed "
+        "or time: by the drift that repeated sets show, else by 20 %, and by at least "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 
@@ -187,5 +190,9 @@ def permutation_note(comparisons: Sequence[Comparison]) -> str:
     pairs = [comparison.num_shared_seeds for comparison in comparisons if comparison.is_paired and comparison.factors]
     least_p = 2.0 / 2 ** min(pairs, default=1000)
     too_few = comparisons and least_p > 1.0 - comparisons[0].confidence
-    limit = f" With {plural(min(pairs), 'pair')} this p cannot fall below {least_p:.4g}." if too_few else ""
+    limit = (
+        f" With {plural(min(pairs), 'pair')} the permutation test's p cannot fall below {least_p:.4g}."
+        if too_few
+        else ""
+    )
     return f"The permutation test's p and Cliff's delta are not used for verdicts.{limit}"

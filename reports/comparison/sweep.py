@@ -167,12 +167,12 @@ class BestSide:
         return self.so_far or ("fastest" if self.is_of_time else "best")
 
     def __str__(self) -> str:
-        """Return a sentence on the best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not distinguished
-        from the fastest: threads=4 (98 % over all pairs).'"""
+        """Return a sentence on the best configuration: 'Fastest: threads=2 (21.4 k samples/s). Not shown to
+        differ from the fastest: threads=4 (98 % confidence over all pairs).'"""
         worse = "slower" if self.is_of_time else "worse"
-        alike = f"Not distinguished from the {self.word}: {', '.join(self.alike)}"
+        alike = f"Not shown to differ from the {self.word}: {', '.join(self.alike)}"
         rest = alike if self.alike else f"All others are {worse}"
-        rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
+        rest += f" ({percent(BEST_CONFIDENCE, 0)} confidence over all pairs)."
         if self.verdict:
             rest = f"{self.alike[0]} beside {self.label}: {self.verdict}." if self.alike else f"The other is {worse}."
         return (

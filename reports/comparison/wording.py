@@ -71,14 +71,14 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat ', the sets measured one after the other; drift tolerance 20 % (...)'; empty where runs were
-    made alternately.
+    """Return the caveat '. The sets were measured one after the other; drift tolerance 20 % (...)', which follows a
+    sentence's words before its full stop; empty where runs were made alternately.
 
     The drift tolerance is left out where the comparison gives it in its reason for no verdict.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
-    return f", the sets measured one after the other{drift}" if comparison.is_one_after_the_other else ""
+    return f". The sets were measured one after the other{drift}" if comparison.is_one_after_the_other else ""
 
 
 def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:
@@ -212,12 +212,12 @@ def needs(factor: FactorComparison) -> str:
 
 
 def could_show(factor: FactorComparison) -> str:
-    """Return 'the detectable difference of such runs is 12 % (80 % power)' for a compared quantity; empty where it is
-    unknown."""
+    """Return 'the detectable difference of two such sets is 12 % (80 % power)' for a compared quantity; empty
+    where it is unknown."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
-    return f"the detectable difference of such runs is {least} (80 % power)"
+    return f"the detectable difference of two such sets is {least} (80 % power)"
 
 
 def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
@@ -256,8 +256,8 @@ def _parts(comparison: Comparison) -> str:
     first, then the names of other factors that differ by half a percent or more.
 
     A factor that works against the difference of the whole time is given by its own size: 'convergence took back
-    1.18x' means divided by 1.18. A factor without a verdict is named without its size. Where no factor has a verdict,
-    the words are that the cause is not shown if the whole time has a verdict, else empty.
+    a factor of 1.18x' means divided by 1.18. One without a verdict is named without its size. Where no factor
+    has a verdict, the words are that the cause is not shown if the whole time has a verdict, else empty.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
@@ -269,7 +269,7 @@ def _parts(comparison: Comparison) -> str:
     speeds = [entry for entry in settled if entry[0].name != "overhead"]
     parts = [(FACTORS[factor.name].cause, 1 / ratio if is_faster else ratio) for factor, ratio in speeds]
     with_it = [f"{times(share)} from {cause}" for cause, share in parts if share >= 1]
-    undid = "took back" if is_faster else "made up for"
+    undid = "took back a factor of" if is_faster else "made up for a factor of"
     against = [f"{cause} {undid} {times(1 / share)}" for cause, share in parts if share < 1]
     weighs = [_overhead(ratio) for factor, ratio in settled if factor.name == "overhead"]
     visible = [factor for factor, ratio in known if abs(math.log(ratio)) >= 0.005]

@@ -13,8 +13,9 @@ _TERMS = {
     "evaluations included.",
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest run. One run that did not converge "
     "may count as the slowest run; with two or more, the set has no score.",
-    "Interval": "A confidence interval for the geometric mean: Student's t on the logarithms. Times and "
-    "samples are known only at evaluations; their intervals are wider by the distance between two evaluations.",
+    "Interval": "A confidence interval of the geometric mean: Student's t on the logarithms. Times to train and "
+    "samples to converge are known only at evaluations; their intervals are wider by the distance between two "
+    "evaluations.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Interpolated": "Samples to converge, read from a line through the last evaluations: less subject to chance than "
@@ -24,8 +25,8 @@ _TERMS = {
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
     "a set that converges faster than chance allows is refused or scaled.",
-    "Geometric mean": "Exponential of the mean logarithm, so that time = samples ÷ throughput × overhead holds for "
-    "means, too.",
+    "Geometric mean": "The exponential of the mean of the logarithms. For such means, too, the time to train is "
+    "samples ÷ throughput × overhead.",
 }
 
 _COMMON = {

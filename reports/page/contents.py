@@ -188,7 +188,9 @@ def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) ->
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")
-    return PageSection(id=f"{id_}-spread", heading="What runs like these can show", name="Spread", blocks=blocks)
+    return PageSection(
+        id=f"{id_}-spread", heading="Differences that runs like these can show", name="Spread", blocks=blocks
+    )
 
 
 def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:

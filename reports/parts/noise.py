@@ -49,14 +49,14 @@ def turns_text(smallest: Smallest) -> str:
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
     """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'. Where
-    all values are equal: 'below one evaluation (2.0 %)' if values can only be multiples of a step, such as the
+    all values are equal: 'below one evaluation's step (2.0 %)' if values can only be multiples of a step, such as the
     samples between two evaluations, with `step` as a fraction of the mean, else 'none: all equal'.
 
     The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
     in half of cases.
     """
     if variation < ALL_EQUAL:
-        return f"below one evaluation ({percent(step)})" if step else "none: all equal"
+        return f"below one evaluation's step ({percent(step)})" if step else "none: all equal"
     low, high = (percent(factor * variation) for factor in spread_reach(number))
     return f"{percent(variation)} (95 %: {_between(low, high)})"
 
@@ -99,12 +99,13 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     the drifts of speed that a difference from a later set must exceed."""
     return (
         f"A detectable difference is a true difference that a comparison calls faster or slower with {POWER}, at "
-        f"the strictest of Holm's levels over four factors (95 %); it is at least {percent(MIN_EFFECT, 0)}. "
+        "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). The "
+        f"smallest effect, {percent(MIN_EFFECT, 0)}, is the least that is stated. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
-        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both sets alike; "
-        "runs with equal seeds are assumed to need equal samples, as where only the speed changes. The difference "
-        "detectable alternately is computed from neighbouring runs of this set, and leaves out changes of the system "
-        "from hour to hour."
+        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both sets alike. "
+        "Runs with equal seeds are assumed to need equal samples to converge, as where only the speed changes. The "
+        "detectable difference of sets measured alternately is computed from neighbouring runs of this set, and "
+        "leaves out changes of the system from hour to hour."
     )
 
 
@@ -117,8 +118,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}; it is at "
-        f"least {least}. {_statistics(number, 'processes')}"
+        f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}; "
+        f"the smallest effect, {least}, is the least that is stated. {_statistics(number, 'processes')}"
     )
     if is_ratio:
         turns = "Alternately: processes of two sets take turns, as in a sweep, so that drift affects both sets alike."
@@ -136,16 +137,17 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     if sets and not all(tolerance.sets for tolerance in tolerances):
         far += f", {percent(ASSUMED_DRIFT, 0)} for sets that too few repeat"
     return (
-        f"Later set: a difference must exceed the drift of the system's speed, taken as {far}, or as twice the "
-        "spread of speed within a set if that is more."
+        f"Later set: where one set is measured after the other, a difference must exceed the drift of the system's "
+        f"speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is more."
     )
 
 
 def _statistics(number: int, what: str) -> str:
     low, high = spread_reach(number)
     return (
-        f"The set to compare is assumed to have as many {what}, normally distributed with the same spread. From "
-        f"{number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured spread."
+        f"Both compared sets are assumed to have {number} {what}, whose values are normally distributed with the "
+        f"same spread. From {number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the "
+        "measured spread."
     )
 
 

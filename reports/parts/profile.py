@@ -64,9 +64,9 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     times = (step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s)
     instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
-        f"The {record.implementation} implementation on {record.device}, {record.precision}, "
-        f"{plural(record.num_threads, 'thread')}; "
-        f"medians over {count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
+        f"Profiled is the {record.implementation} implementation on {record.device}, {record.precision}, "
+        f"{plural(record.num_threads, 'thread')}; times are medians over "
+        f"{count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
         f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase adds {cost} to the "
         f"step: {instrumented} with this timing and {plain} without (fastest block: {fastest_instrumented} and "
         f"{fastest}), all measured.",

@@ -92,7 +92,7 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
     said = f"{', '.join(parts)}; {percent(saving)} less than the baseline"
     if first != "gp":
         return f"{said}."
-    said += " (published: 18 %, 40 % less, other networks: Shi et al., 2020)."
+    said += " (published for other networks: 18 % and 40 % less, Shi et al., 2020)."
     claim = "a constrained Bayesian search finds better designs in as many trials"
     return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others else said
 

@@ -29,8 +29,8 @@ _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
 """Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
 _REMARK = (
     "Modelled are a training step's matrix products and its forward pass's lookups, one after another, each in the "
-    "tiling and loop order within the largest tile that is best in {objective}; no other work, no leakage. Search "
-    "'hardware first' chooses hardware for the baseline's tile, then the tile; search 'together' changes both. A "
+    "tiling (within the largest tile) and loop order of best {objective}; other work and leakage are left out. "
+    "'Hardware first' chooses hardware for the baseline's tile, then the tile; 'together' changes both. A design "
     "space is searched exhaustively where that takes about a minute, else in part."
 )
 _DESIGNS: Columns = (

@@ -12,7 +12,7 @@ from rules.benchmarks.loader import shipped_names
 PUBLISHED_GAIN = (1.25, 1.44)
 """Lowest and highest speed-up, published in the abstract of HASCO (ISCA 2021), of searching hardware and tiles
 together over searching one after the other."""
-_GAIN, _SAVING = "1.25x-1.44x, other kernels", "18 %, 40 % less, other networks"
+_GAIN, _SAVING = "1.25x-1.44x, other kernels", "published: 18 % and 40 % less, other networks"
 """Published figures in words: the speed-up of the paper HASCO, and the energy-delay product saved over a design by
 hand (Shi et al., 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
@@ -65,10 +65,10 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
         said += f", with {' and '.join(changes)} than the baseline"
         if least is not first:
             change = least.energy_delay / by_hand.energy_delay - 1
-            than = f"{percent(abs(change))} {'less' if change < 0 else 'more'} than the baseline"
-            said += f". A design of {duration(least.latency_s)} has the least energy-delay, {than}"
-        said += f" (published: {_SAVING})"
-    return f"Search '{MODE_NAMES[mode]}', modelled: {said}; {_say_tried(mode, searched)}."
+            than = f"{percent(abs(change))} {'below' if change < 0 else 'above'} the baseline"
+            said += f". A step of {duration(least.latency_s)} has the least energy-delay, {than}"
+        said += f" ({_SAVING})"
+    return f"Search '{MODE_NAMES[mode]}', modelled: {said}. {capital(_say_tried(mode, searched))}."
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
@@ -105,13 +105,13 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
         separate, joint = (_name_array(searched.problem, find_best(best[mode], objectives)) for mode in _MODES)
         tried = "" if searched.optimum is not None else " among points tried"
         parts.append(
-            f"the speed-up of {gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021): "
-            f"here both searches try all tilings of each product, and DRAM traffic sets {separate} with hardware "
+            f"the speed-up of {gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021). "
+            f"Here both searches try all tilings of each product, and DRAM traffic sets {separate} with hardware "
             f"first, {joint} with both together"
         )
     if "energy_j" in objectives:
         parts.append("for energy-delay (Shi et al., 2020, of other networks) only the sign is comparable")
-    return f"{capital('; '.join(parts) or 'no published figure is of one objective in one mode')}."
+    return f"{'. '.join(map(capital, parts)) or 'No published figure is of one objective in one mode'}."
 
 
 def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
@@ -133,7 +133,7 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
         return "Next: search a space of more values, with --space FILE.toml."
     again = f"dlrmbench codesign {benchmark} --space pe_array_fine --by random --trials 200"
-    return f"Next, in finer steps of the array: {again}"
+    return f"Next, to search finer steps of the array: {again}"
 
 
 def find_gain(searched: DesignOutcomes) -> float:

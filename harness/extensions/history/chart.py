@@ -56,7 +56,7 @@ def series_figure(
     keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
     keys += [
         LegendKey(mark="reference", words="mean between changes"),
-        LegendKey(mark="reference-band", words="95 % of sets of one code"),
+        LegendKey(mark="reference-band", words="range of 95 % of the sets of one code"),
         *([LegendKey(mark="limit", words="change")] if len(parts) > 1 else ()),
     ]
     return xy_figure(panel, keys=keys, **caption)

@@ -32,13 +32,14 @@ from reports.statistics.ratios import factor_from
 from reports.text.formatting import interval, plural, si, utc
 
 TERMS = {
-    "Series": "Sets of one benchmark, configuration, system and data in the order of time, by one quantity.",
-    "Change": "A step of a series that is far more likely than chance, drift or a steady trend.",
+    "Series": "Sets of one benchmark, configuration, system and data in the order of time, compared in one "
+    "quantity, such as throughput.",
+    "Change": "A step between sets of a series that explains them far better than chance, drift or a steady trend.",
     "Code": "Digest of the files of dlrmbench that made a set: it changes with the files, also without a commit.",
-    "Interval": "95 % interval of a set's mean over its own runs, assumed independent; drift from hour to hour is "
-    "not included.",
+    "Interval": "95 % interval of a set's mean over its runs, which are assumed independent; drift from hour to hour "
+    "is not included.",
     "Alternately": "Runs of two sets alternate (A/B) with equal seeds, so that drift affects both sets alike.",
-    "95 % of sets": "Range of 95 % of the sets between two changes, from the spread of sets of the series.",
+    "95 % of sets": "Range of 95 % of the sets between two changes, computed from the spread of the series' sets.",
 }
 """Glossary of the history's page: explanations by word."""
 

@@ -15,15 +15,15 @@ from reports.text.formatting import interval, names, plural, printable, ratio, u
 from rules.errors import InputError
 
 METHOD = (
-    "Changes: steps of the sets' means, of their logarithms where ratios are compared, each of at least 3 sets and "
-    "far more likely than neighbours that resemble each other or a steady trend. Chance of a false alarm, simulated, "
-    "of pages of one to four series: at most 1 % where sets are independent, and at most 10 % where neighbours "
-    "resemble each other (of pages of four series of 12 sets 25 %, and 30 % where these drift, too); a step of 5 "
-    "standard deviations is found in 85 % of series of 12 sets and more. Four sets in a row that other work moves by "
-    "more than twice the noise look like a change. Intervals are at 95 % confidence (Welch), with the place of the "
-    "change taken as known. "
-    "Sets of other hardware, data, definition or given values are on another series; defaults may differ. The "
-    "rules judge nothing on this page."
+    "A change is a step of the sets' means (of their logarithms where ratios are compared), with at least 3 sets on "
+    "each side, that explains the sets far better than a steady trend or neighbours that resemble each other. In "
+    "simulations the chance of a false alarm on a page of one to four series is at most 1 % where sets are "
+    "independent, and at most 10 % where neighbours resemble each other. On pages of four series of 12 sets that "
+    "resemble their neighbours it is 25 %, and 30 % where these drift, too. A step of 5 standard deviations is found "
+    "in 85 % of series of 12 sets and more. Four sets in a row that other work on the machine moves by more than "
+    "twice the noise look like a change. Intervals are at 95 % confidence (Welch), with the place of the change "
+    "taken as known. Sets of other hardware, data, benchmark definition or values given by the user are in another "
+    "series; default values may differ within one. The rules judge nothing on this page."
 )
 """Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400
@@ -132,7 +132,7 @@ def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
     asked = newest.points[-1].result.asked
     if asked is None or not asked.command or len(asked.command) > _MAX_COMMAND:
         return None
-    more = f" adds a set to the series '{newest.name}', which lacks {SHORTEST - len(newest.points)}"
+    more = f" adds a set to the series '{newest.name}', which needs {SHORTEST - len(newest.points)} more"
     return Fact(name="Next", value=printable(asked.command), note=more, is_code=True)
 
 

@@ -15,7 +15,7 @@ _LOAD = 0.7
 """Load (busy share of the time) of the busiest device or link at the query rate that the suggested next command asks
 for."""
 _CACHES = "1%,5%,20%"
-_NO_PRICES = "memories' files have no prices"
+_NO_PRICES = "the memories' files give no prices"
 _ROW_BYTES = 128
 """Bytes of an embedding row in the suggested command where a trace does not give the size: 32 values of fp32."""
 
@@ -75,7 +75,7 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
     elif not setup.cache.words:
         why = "to see caches"
     else:
-        return "Next, for hosts and power: this command with --fleet, and --watts of your machines."
+        return "Next, for hosts and power: the command of this study with --fleet, and --watts of your machines."
     words = ["dlrmbench", "tiers", "--trace", str(folder), "--tier", setup.name, *changed]
     words += [] if rate is None else ["--rate", f"{rate:g}"]
     words += ["--devices", str(question.num_devices)] if question.num_devices > 1 else []

@@ -69,11 +69,11 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
     assert best.gain is not None and best.gains is not None
     ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over its numbers' ranges"
     over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
-    beacon = "BEACON, whose parts that abstract does not give, is not simulated: nearest is --pool device"
+    beacon = "BEACON, whose parts the abstract does not give, is not simulated: --pool device is nearest"
     if over is not None:
-        beacon = f"over rows added up by devices, the nearest to BEACON here, it is {over:.2f}x as fast"
+        beacon = f"Over rows added up by devices, the nearest to BEACON here, it is {over:.2f}x as fast"
     ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
-    return f"{published} (published, other traces): {ours}, {_say_setter(best.setup, best.gain)}; {beacon}"
+    return f"{published} are published (other traces). Here {ours}, {_say_setter(best.setup, best.gain)}. {beacon}"
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
@@ -87,7 +87,8 @@ def _compare_tiers(said: Sequence[PoolResult]) -> str:
     worst = max(alike, key=lambda each: each.wait_s or 0.0)
     if worst is best or not worst.wait_s or not best.wait_s:
         return ""
-    return f"; {worst.setup.name} adds {worst.wait_s / best.wait_s:.1f} times {best.setup.name}'s latency (simulated)"
+    factor = worst.wait_s / best.wait_s
+    return f"; {worst.setup.name} adds {factor:.1f} times as much latency as {best.setup.name} (simulated)"
 
 
 def _say_setter(setup: Setup, gain: float) -> str:
@@ -187,7 +188,7 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
         waits = "the latencies above are simulated" if num_waits else "no latency was simulated at this rate"
-        return f"{published} is not shown, which takes --fleet and --watts; {waits}"
+        return f"{published} is not shown: that takes --fleet and --watts; {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:

@@ -133,12 +133,12 @@ def _name(row: Mapping[str, Cell], column: str) -> str:
 
 
 def name_tiers(study: StudyRecord) -> str:
-    """Name the memories of a study, such as '4 devices of nand and 3dxp'; empty for a trace, which models none."""
+    """Name the memories of a study, such as '4 devices of nand or 3dxp'; empty for a trace, which models none."""
     found = (row.get("Tier") for table in study.tables for row in rows_of(table))
     tiers = [*dict.fromkeys(printable(tier, 40) for tier in found if isinstance(tier, str))]
     number = find_parameter(study, "devices")
     of_each = "" if number is None else f"{plural(int(number), 'device')} of "
-    return f"{of_each}{' and '.join(tiers)}" if tiers else ""
+    return f"{of_each}{' or '.join(tiers)}" if tiers else ""
 
 
 TERMS = {
@@ -147,7 +147,8 @@ TERMS = {
     "(LFU-DA, Arlitt et al., 2000).",
     "static": "A set of rows that never changes: those that the trace's first half, or the warm-up, looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
-    "Cold misses": "Misses of a row's first lookup, which no cache can avoid; a short trace has many.",
+    "Cold misses": "Misses because a lookup is the first of its row; no cache can avoid them, and a short trace has "
+    "many.",
     "Hit rate of all rows": "The highest hit rate of any cache: a cache of all rows misses only first "
     "lookups. It counts lookups after the warm-up, so that a longer warm-up gives another rate.",
     "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
@@ -159,7 +160,7 @@ TERMS = {
     "Load": "The share of the time for which the busiest device or link is busy.",
     "Reads in flight": "Reads waiting or in progress at a device when a read is issued, its own query's among them.",
     "Link queue": "The time a query waits for earlier queries to cross the link that devices share to the host.",
-    "Mean added": "The mean latency that rows outside DRAM add to a query, by queues, device, link and sums.",
+    "Mean added": "The mean latency that rows outside DRAM add to a query: in queues, on device and link, by sums.",
     "p99": "The 99th percentile of added latency, which 99 of 100 queries do not exceed.",
     "SHARDS": "A method that estimates miss ratios from a sample of rows, chosen by a hash of their ids.",
 }

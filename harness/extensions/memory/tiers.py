@@ -639,7 +639,9 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Values at which the switch reaches PIFS-Rec's published speed-up: one value changed, idle system"
+    title = (
+        "Values at which the switch reaches PIFS-Rec's published speed-up: one value changed at a time, idle system"
+    )
     return make_table(title, columns, rows)
 
 

@@ -94,7 +94,9 @@ def trace_study(
         )
     if cold > ratio / 2:
         is_made = kept.benchmark is not None or kept.about.get("seed") is not None
-        remarks.append(say_cold("these misses", len(lookups[0]), "--lookups" if is_made else "lookups"))
+        remarks.append(
+            say_cold(f"the misses with a cache of {cached}", len(lookups[0]), "--lookups" if is_made else "lookups")
+        )
     misses = _simulate(trace, lookups[0], policies)
     bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
     of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
@@ -195,16 +197,17 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
         for at in range(len(_POLICY_SHARES))
     )
     is_least = bool(others) and misses.ratios[best][told] < misses.ratios[others[0]][told]
-    least = f" {'least' if is_least else 'no more than any'} of {len(ranked)} policies," if others else ""
+    least = f" {'least' if is_least else 'no more than any other'} of {len(ranked)} policies," if others else ""
     remarks = (
         [*beside, f"{POLICIES[best].title} is least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
     )
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (
-        f"A cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)} by {POLICIES[best].title} misses{least} "
+        f"With a cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)}, {POLICIES[best].title} misses{least} "
         f"{percent(figures[told])} of the second half's lookups ({remark}); with {percent(_PUBLISHED_SHARE)}, "
         f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}. The "
-        f"hottest rows, as many as the latter holds, get {percent(misses.published_share)} of the lookups (computed)."
+        f"hottest rows that fit a cache of {percent(_PUBLISHED_SHARE)} get {percent(misses.published_share)} of the "
+        "lookups (computed)."
     )
 
 
@@ -255,6 +258,6 @@ def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     drawn = enumerate(zip(trace.num_rows, exponents, strict=True))
     expected = np.array([expect_touched(num, each, len(trace.rows_of(table))) for table, (num, each) in drawn])
     mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
-    name = "touched rows of all tables; expected is the sum of 1 - (1 - p)^n"
+    name = "touched rows of all tables; expected is the sum over rows of 1 - (1 - p)^n, n lookups"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
     return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

@@ -220,7 +220,8 @@ def compare_searches(
     )  # fmt: skip
     kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
     table = make_table(
-        "Plans: embedding time of the slowest device a step" + (", means over the tasks" if len(bounds) > 1 else ""),
+        "Plans: embedding time of the slowest device in a step"
+        + (", means over the tasks" if len(bounds) > 1 else ""),
         [columns[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
     )
@@ -300,6 +301,11 @@ def name_row(name: str, costs: PlacementCosts) -> str:
     """Return the name of a search's row in the table of plans: the search's own, but 'beam over columns' for
     NeuroShard's search without a cost net, since it then is only a beam search over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
+
+
+def _name_search(name: str, costs: PlacementCosts) -> str:
+    """Return the name of a search's row after the word 'search'; the plan in use today is of no search."""
+    return name if name == TODAY else f"search {name_row(name, costs)}"
 
 
 def _is_learnt(name: str, costs: PlacementCosts) -> bool:
@@ -407,8 +413,8 @@ def list_cheapest(
         numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
         of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
     return [
-        make_table(f"The plan by {name_row(name, costs)}: where each table would be", places, of_tables),
-        make_table(f"The plan by {name_row(name, costs)}: what each device would hold", loads, of_devices),
+        make_table(f"The plan by {_name_search(name, costs)}: where each table would be", places, of_tables),
+        make_table(f"The plan by {_name_search(name, costs)}: what each device would hold", loads, of_devices),
     ]
 
 
@@ -472,7 +478,7 @@ def _close(
     if not whole:
         return "No search has a plan of every task whose cost is known."
     name, *alike = find_cheapest(whole, _balances(found))
-    label, origin = name_row(name, costs), costs.origin
+    label, origin = _name_search(name, costs), costs.origin
     if len(found[name]) == 1 and (repaired := _say_repairs(found[name])[0]):
         label += f", {repaired}"
     also = f" (same cost by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""

@@ -144,7 +144,7 @@ def _say_next(
     options = {"--name": given["name"], "--config": given["config_file"], "--data": given["data_root"]}
     sets = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     sets += [word for text in given["assignments"] for word in ("--set", text)]
-    kept = "" if output is not None else f"this command with -o {name} writes the plan; "
+    kept = "" if output is not None else f"the command of this study with -o {name} writes the plan; "
     run = shlex.join(["dlrmbench", "run", benchmark, *ranks, *sets])
     return f"Next, to train with the cheapest plan on such devices: {kept}{run}"
 

@@ -86,8 +86,8 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
     """Name the search with the cheapest plan, or all searches whose plans cost the same but for rounding."""
     least = find_cheapest(known)
     if len(least) == 1:
-        return f"{least[0]} has the cheapest of {plural(len(known), 'plan')}"
-    both = f"{', '.join(least[:-1])} and {least[-1]} find the same cost, {unit.text(known[least[0]])}"
+        return f"The plan named {least[0]} is the cheapest of {len(known)}"
+    both = f"The plans named {', '.join(least[:-1])} and {least[-1]} cost the same, {unit.text(known[least[0]])}"
     return both if len(least) == len(known) else f"{both}, the least of {len(known)}"
 
 
@@ -112,7 +112,7 @@ def name_devices(study: StudyRecord) -> str:
     prefix = decimal_unit([bandwidth])
     rate = with_unit(f"{significant(bandwidth / prefix.factor)} {prefix.name}".rstrip(), "B/s")
     reserve = find_parameter(study, RESERVE) or 0.0
-    free = f" ({percent(reserve)} kept free)" if 0 < reserve < 1 else ""
+    free = f" ({percent(reserve)} kept free of tables)" if 0 < reserve < 1 else ""
     each = f"{num_bytes(memory_bytes)}{free} at {rate}" + (" each" if number > 1 else "")
     return f"{plural(int(number), f'{kind} device'.strip())}, {each}"
 
@@ -120,10 +120,11 @@ def name_devices(study: StudyRecord) -> str:
 TERMS = {
     "Cost": "Time of the slowest device for embeddings in a step: lookups, updates and their exchange.",
     "Balance": "Cost of the slowest device, divided by the mean cost of all devices; 1 is even.",
-    "lookup": "A search that places the table of the largest product of columns and lookups first, each on the "
-    "device with the least sum of products so far.",
-    "greedy": "A search that places the costliest table first, each on the device whose tables cost least so far.",
-    "local": "A search that improves greedy's plan by moves and swaps of tables and halves of the costliest.",
+    "dim": "A search that places tables in falling order of columns, each on the device with fewest columns so far.",
+    "lookup": "A search that places tables in falling order of columns times lookups, each on the device with the "
+    "least sum of these products so far.",
+    "greedy": "A search that places tables in falling order of cost, each on the device of least cost so far.",
+    "local": "A search that begins with the plan of greedy, moves and swaps tables, and cuts the costliest in half.",
     "Beam over columns": "NeuroShard's search without its cost net: cuts of columns around greedy placements.",
     "Repaired": "A plan whose search had no room for a table on any device, until other tables were moved.",
     "Optimum": "The cheapest plan that cuts no table, found by trying all such plans.",

@@ -250,7 +250,7 @@ def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[st
         if row.comparison is not None and row.failure is None:
             by_verdict[row.comparison.verdict].append(row.benchmark)
     known = [(verdict, labels) for verdict, labels in by_verdict.items() if labels]
-    return [f"{capital(verdict)}: {names(labels, most or len(labels))}." for verdict, labels in known]
+    return [f"{capital(verdict)} on {names(labels, most or len(labels))}." for verdict, labels in known]
 
 
 def _failed_words(facts: SuiteFacts) -> str:

@@ -33,7 +33,9 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     places = [(float(number), str(number)) for number in range(1, last + 1, step)]
     x = ChartAxis(name="trial", scale=partial(svg.Scale, 0.5, last + 0.5), places=places)
     y = ChartAxis(name="regret", scale=up_to(max(dot.y or 0.0 for dot in dots)), words=percent)
-    panel = Panel(x=x, y=y, series=[Series(name="the best trial so far, relative to the best of all", dots=dots)])
+    panel = Panel(
+        x=x, y=y, series=[Series(name="the best trial so far, relative to the best of all trials", dots=dots)]
+    )
     figure = xy_figure(panel, id_=id_, title="Regret of the search", description="A dot per trial.")
     return Chart(figure=figure, table_note="The table below lists the numbers of this chart.")
 

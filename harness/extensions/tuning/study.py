@@ -195,17 +195,19 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     best, first = again.trial, best_of(search, trials)
     if first is None:
         return f"none of {num} is feasible"
-    place = ("second best" if again.missed else "best") + (" other" if first is trials[0] else "")
+    place = f"{'second best' if again.missed else 'best'} of {num}"
+    place += " apart from the default" if first is trials[0] else ""
     if best is None or not (again.is_alone or (comparison is not None and comparison.whole is not None)):
         return f"nothing was measured beside the default, of {num}"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
     if again.problem:
         return f"{values} is no answer: {again.problem[:1].lower()}{again.problem[1:].rstrip('.')}"
     if comparison is None or comparison.whole is None:
-        return f"{values} is the {place} of {num}: {_say_alone(search, again)}; the default measured nothing"
+        return f"{values} is the {place}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     threads = threads_words(comparison, best.values)
-    pairs = f"{what} of {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B), {place} of {num}"
+    pairs = f"{what} of {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B)"
+    pairs += f"; the trial is the {place}"
     pairs += f"; {threads}" if threads else ""
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)

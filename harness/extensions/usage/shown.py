@@ -128,7 +128,7 @@ def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 TERMS = {
     "Deadline": "Time by which a request must be done, counted from its release.",
     "Request": "One request to a model, released at the model's rate.",
-    "Score": "XRBench's score, from 0 to 100: the mean over models of RT x EN x QoE.",
+    "Score": "XRBench's score, from 0 to 100: the mean over models of the product RT x EN x QoE of three scores.",
     "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",
     "Quality of experience (QoE)": "The share of requests that were not dropped.",
     "Energy score (EN)": "1 for no energy, 0 for 1.5 J a request; 1 also where no energy was measured.",

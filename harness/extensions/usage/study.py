@@ -161,7 +161,7 @@ def _answer(
         roomy, several = max(good, key=lambda point: _least(point).highest_factor), ""
         factor = _least(roomy).highest_factor
         if any(_least(point).highest_factor < factor for point in good):
-            several = f"; highest rates with {roomy[0].text}: {factor:.2f} times all rates (simulated)"
+            several = f"; highest rates with {roomy[0].text}: {factor:.2f} times the given rates (simulated)"
         texts = ",".join(point[0].text for point in good)
         return f"all deadlines are met with {axis}={texts}, of {plural(len(points), 'value')}{several}"
     at = scores.index(max(scores))
@@ -176,8 +176,9 @@ def find_hopeless(points: Sequence[ProcessResults]) -> str:
         return ""
     slowest_s = max(points[0][0].times_s[failed.model])
     return (
-        f"no rate meets all deadlines: at {percent(GRID, 0)} of all rates {failed.model} fails first: a request has "
-        f"{failed.within_s * 1e3:.4g} ms, and takes up to {slowest_s * 1e3:.4g} ms alone. Give longer deadlines."
+        f"no rate meets all deadlines: at {percent(GRID, 0)} of the given rates {failed.model} fails first: "
+        f"a request has {failed.within_s * 1e3:.4g} ms, and takes up to {slowest_s * 1e3:.4g} ms alone. "
+        "Give longer deadlines."
     )
 
 
@@ -199,9 +200,9 @@ def _say_next(points: Sequence[ProcessResults], axis: str | None, again: str) ->
     if factor:
         # Rounded down to the grid, so that the rates are still met.
         which = (
-            "lower rates that meet all deadlines"
+            "to run at lower rates that meet all deadlines"
             if factor < usage.factor
-            else "the highest rates that meet all deadlines"
+            else "to run at the highest rates that meet all deadlines"
         )
         return f"Next, {which} (simulated): {again} --set usage.factor={factor:.2f}"
     if failed is not None and alone_s is not None and alone_s > failed.within_s:
@@ -323,18 +324,18 @@ def _say_point(point: ProcessResults, counting: Counting, origin: Origin) -> str
     )
     least = _least(point)
     if least.failed is None:
-        most = f"{least.highest_factor:g} times all rates, where the search ends"
-        return f"{words}All deadlines are met up to {most} (simulated)."
+        most = f"{least.highest_factor:g} times the given rates, where the search ends"
+        return f"{words}All deadlines are met at up to {most} (simulated)."
     every, where = "", ""
     if len(point) > 1:
         number = next(number for number, each in enumerate(point) if each is least)
         every, where = " in every process", f" in process {number}"
     if not least.highest_factor:
-        first = f"at {percent(GRID, 0)} of all rates {least.failed.model} fails first{where}"
+        first = f"at {percent(GRID, 0)} of the given rates {least.failed.model} fails first{where}"
         return f"{words}No rate meets all deadlines{every}: {first} (simulated), {_say_cause(least)}."
     return (
-        f"{words}The highest rates that meet all deadlines{every} are {least.highest_factor:.2f} times all rates; "
-        f"above, {least.failed.model} fails first{where} (simulated)."
+        f"{words}The highest rates that meet all deadlines{every} are {least.highest_factor:.2f} times the given "
+        f"rates; above these, {least.failed.model} fails first{where} (simulated)."
     )
 
 

@@ -103,7 +103,7 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
         figure=strips_figure(strips, quantity, _mark_words(sets), id_=id_, title=title, description=description),
         lead=lead,
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title) if len(sets) == 1 else None,
-        table_note="" if len(sets) == 1 else "The table of all runs lists these times.",
+        table_note="" if len(sets) == 1 else "The table of all runs lists the times of this chart.",
     )
 
 
@@ -154,7 +154,7 @@ def strips_sentence(sets: Sequence[Result]) -> str:
 def _runs_sentence(result: Result, unit: TimeUnit) -> str:
     words = f"{len(result.converged)} of {plural(len(result.runs), 'run')} reached the target."
     if result.score.olympic_mean_s is not None and math.isfinite(result.score.olympic_mean_s):
-        words += f" The Olympic mean is {unit.text(result.score.olympic_mean_s)}"
+        words += f" The Olympic mean of the times to train is {unit.text(result.score.olympic_mean_s)}"
         if result.interval is not None:
             words += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)} {unit.name}"
         words += "."
@@ -189,7 +189,8 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
     title = "Where the timed seconds go"
     lead = (
-        f"Timed were {percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. "
+        f"The timed seconds are {percent(shares[0])} training, {percent(shares[1])} evaluation and "
+        f"{percent(shares[2])} other work. "
         f"{what}; initialisation is not timed."
     )
     rows = [
@@ -268,7 +269,7 @@ def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     slowest = min(known[0] / median for _, known, median in medians)
     lead = (
         f"The slowest block of steps of any run had {percent(slowest)} of its run's median throughput. A dip at the "
-        "same block of all runs suggests that the program causes it, a dip in a single run the system."
+        "same block of all runs suggests that the program slows down, a dip in a single run that the system does."
     )
     about, lines = f"Samples per second. {lead}", [line for _, line in drawn]
     return Chart(

@@ -129,7 +129,7 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
         description=lead or f"Against {baseline}.",
         interval_name=interval_name(comparisons),
     )
-    return Chart(figure=figure, lead=lead, table_note="The comparison table lists these ratios.")
+    return Chart(figure=figure, lead=lead, table_note="The comparison table lists the ratios of this chart.")
 
 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
@@ -147,8 +147,8 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     name = interval_name(comparisons)
     return Chart(
         figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
-        table_note=f"Ratios to {baseline}; above 1× is slower. The factors' bars add up to the bar of the time, "
-        "because the axis is logarithmic. The comparison table lists these ratios.",
+        table_note=f"Ratios to {baseline}; above 1× is slower. The factors' bars add up to the bar of the time to "
+        "train, because the axis is logarithmic. The comparison table lists the ratios of this chart.",
     )
 
 

@@ -168,7 +168,7 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
     passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(result.is_scaled for result, _ in judged)
     sets = plural(len(tested), "tested set")
-    text = f"{passed} of {sets} converge no faster than the reference allows." if tested else ""
+    text = f"{passed} of {sets} passed the test, which fails sets that converge too fast." if tested else ""
     verb = "is" if scaled == 1 else "are"
     if scaled:
         text += f" {plural(scaled, 'score')} {verb} scaled, as the runs converge faster than the reference's mean."

@@ -83,10 +83,10 @@ def _commands(member: Result) -> Iterator[Block]:
         return
     files, variables = _given(record)
     for path, tables in files.items():
-        yield Prose(text=f"Values given in {printable(path, 200)}:")
+        yield Prose(text=f"Configuration values given in {printable(path, 200)}:")
         yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
     if files:
-        yield Prose(text="The same runs again, with the values above:")
+        yield Prose(text="The command that makes the same runs again, with the configuration values above:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
     is_of_search = search_of(member.place) is not None
@@ -185,9 +185,10 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
         if digests:
             yield Fact(name=_SCOPES[scope], value=names(digests, MAX_OPEN), is_code=True)
     if not copies:
-        yield Fact(name="Dataset: sha256 in the manifest, not measured", value=of_manifest or MISSING, is_code=True)
+        name = "Dataset: sha256 recorded in the manifest, not computed by the runs"
+        yield Fact(name=name, value=of_manifest or MISSING, is_code=True)
     elif of_manifest is not None and of_scope["whole"] not in ((), (of_manifest,)):
-        yield Fact(name="Dataset: sha256 in the manifest, unlike the data", value=of_manifest, is_code=True)
+        yield Fact(name="Dataset: sha256 recorded in the manifest, unlike the data", value=of_manifest, is_code=True)
 
 
 def _files(result: Result, id_: str) -> Iterator[Block]:

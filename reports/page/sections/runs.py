@@ -99,7 +99,7 @@ def order_chart(result: Result, id_: str) -> Chart | None:
         figure=order_figure(spans, time_unit([extent_s]), id_=id_, title=title, description=description),
         heading=title,
         lead=lead,
-        table_note="The table of all runs lists the start and status of each.",
+        table_note="The table of all runs lists the start and status of each run.",
     )
 
 

@@ -52,7 +52,7 @@ def _lead(result: Result, noise: Noise) -> str:
     spread, texts = result.summary("time_to_train_s"), []
     if noise.shares is not None:
         varies = percent(spread.coefficient_of_variation if spread else None)
-        texts.append(f"The spread of the times to train (CV {varies}) is {shares_words(noise.shares)}.")
+        texts.append(f"Causes of the spread of the times to train (CV {varies}): {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
         in_turns = (

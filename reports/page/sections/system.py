@@ -151,7 +151,7 @@ def _compared(sets: Sequence[Result], entries: Sequence[Entries], title: str, id
             caption = f"{title}: {plural(len(differing), 'difference')}"
             blocks.append(_differences(sets, entries, differing, caption, id_))
         else:
-            blocks.append(Prose(text=f"{title}: no differences in {plural(len(keys), 'value')}."))
+            blocks.append(Prose(text=f"{title}: all sets have the same {plural(len(keys), 'value')}."))
     if alike or empty:
         table = _alike(shared, alike, empty, title, f"{id_}-alike")
         words = f"{title}: {plural(len(alike), 'value')}" + (", the same in all sets" if len(sets) > 1 else "")

@@ -356,10 +356,10 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     if any(result.interval for result in group):
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
-            f"widened by the distance between two evaluations. These intervals contain the true mean in at least "
-            f"{percent(AT_LEAST, 0)} of sets: in 95 % where times vary freely, in fewer where evaluations are so few "
-            "that times take only a few, skewed values. Runs are assumed to be independent; the intervals do not "
-            "include drift of the system from hour to hour."
+            f"widened by the distance between two evaluations. At least {percent(AT_LEAST, 0)} of sets have "
+            "an interval that contains the true mean: 95 % where a time may take any value, fewer where evaluations "
+            "are so few that times take only a few, skewed values. Runs are assumed to be independent; the "
+            "intervals do not include drift of the system from hour to hour."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "

@@ -42,7 +42,7 @@ def _of_a_pair(subject: SetSubject) -> str | None:
 @rule(
     "RS120",
     "the runs of two sets that were measured as a pair must alternate",
-    source="none: this harness writes experiment.json beside the two sets of 'run --beside', made alternately",
+    source="no rule of MLPerf; this harness writes experiment.json beside sets that 'run --beside' makes alternately",
     remedy="Compare the two sets as measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",
     applies=_of_a_pair,

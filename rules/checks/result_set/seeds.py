@@ -68,7 +68,7 @@ def _optional(subject: LogSubject) -> str | None:
 @rule(
     "SE102",
     "the log should state the seed of its run",
-    source="mlcommons/training_policies#546: required from round 4.1 on",
+    source="mlcommons/training_policies#546: seeds in logs are required from round 4.1 on",
     remedy="Log the seed that the run used.",
     severity="info",
     requires={"ST101"},

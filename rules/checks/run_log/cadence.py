@@ -15,8 +15,8 @@ from rules.logs.text import show
 from rules.scoring.results import dataset_samples
 
 _EVALUATION = (
-    'training_rules.adoc, "Quality measure": every FLOOR(TOTAL_TRAINING_SAMPLES / (GLOBAL_BATCH_SIZE * NUM_EVAL)), '
-    "called samples there, which are iterations"
+    'training_rules.adoc, "Quality measure": an evaluation every FLOOR(TOTAL_TRAINING_SAMPLES / '
+    "(GLOBAL_BATCH_SIZE * NUM_EVAL)) iterations, which the text calls samples"
 )
 _OFF_BY_STEPS = 2
 """Number of training steps by which an interval between evaluations may differ from the interval that the rule

@@ -147,11 +147,11 @@ def test_the_gate_does_not_pass_where_drift_is_assumed(command: Any, base: Path,
     assumed = "drift tolerance 20 % (assumed: no 3 sets are known here that repeat one configuration and code)"
     assert assumed in words
     if speed == "same":
-        assert "No verdict, the sets measured one after the other. " in words and "(80 % power)" in words
+        assert "No verdict. The sets were measured one after the other. " in words and "(80 % power)" in words
         assert f"'dlrmbench versus {base}' measures alternately" in words
     else:
         assert "FASTER fast against base 1.99x faster: 2.00x from throughput" in words
-        assert f", the sets measured one after the other; {assumed}." in words
+        assert f". The sets were measured one after the other; {assumed}." in words
     assert command("compare", base, tmp_path / speed)[0] == 0
 
 

@@ -116,7 +116,7 @@ def test_the_last_sentence_says_which_is_fastest_as_the_page_does(sweep: Sweep, 
     out = sweep(*THREADS, "--axis", "train.global_batch_size=512,1024").stdout
     closing = " ".join(out[out.index("Fastest:") :].split())
     assert closing.startswith("Fastest: threads=2 global_batch_size=")
-    assert "Not distinguished from the fastest: threads=2 global_batch_size=" in closing
+    assert "Not shown to differ from the fastest: threads=2 global_batch_size=" in closing
     assert "threads=1" not in closing
     (folder,) = made_in(tmp_path / "out")
     assert "Fastest: threads=2" in (folder / "report.html").read_text()

@@ -107,7 +107,7 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.is_regression
     assert sentence(comparison) == (
         "No verdict. Measured time to train: 1.050x slower; the interval reaches from 1.012x faster to 1.12x slower. "
-        f"The detectable difference of such runs is 8.6 % (80 % power). {whole.runs_needed_low} to "
+        f"The detectable difference of two such sets is 8.6 % (80 % power). {whole.runs_needed_low} to "
         f"{whole.runs_needed_high} runs per side should decide, if the difference is as measured. "
         "A difference is shown in throughput, 1.050x slower."
     )
@@ -211,7 +211,7 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
 @pytest.mark.parametrize(
     ("fewer_epochs", "expected"),
     [
-        (1.1, "1.36x slower: 1.50x from throughput; convergence made up for 1.10x."),
+        (1.1, "1.36x slower: 1.50x from throughput; convergence made up for a factor of 1.10x."),
         # No verdict, no cause.
         (1.02, "1.47x slower: 1.50x from throughput; convergence: not shown."),
         (1.004, "1.49x slower: 1.50x from throughput."),
@@ -284,7 +284,7 @@ def test_the_drift_of_a_disturbed_system_is_not_called_a_difference() -> None:
     assert verdicts(apart)["throughput"] == verdicts(apart)["time_to_train"] == "inconclusive"
     assert apart.factors[2].p_value is not None and apart.factors[2].p_value < 0.01
     assert "a noisy machine may explain" in str(apart.factors[2].reason)
-    assert sentence(apart).startswith("No verdict, the sets measured one after the other.")
+    assert sentence(apart).startswith("No verdict. The sets were measured one after the other.")
     later = compare(base, make_side("b", LUCK[::-1], [rate * 2 for rate in CALMER], turns=None))
     assert verdicts(later)["throughput"] == "faster", "more than drift"
 

@@ -101,7 +101,7 @@ def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:
     assert whole is not None and whole.adjusted_interval is not None and whole.interval != whole.adjusted_interval
     assert f"({whole.adjusted_interval.low:.3f} – {whole.adjusted_interval.high:.3f})" in str(factor_cells(whole)[3])
     line = method_line([comparison])
-    assert "Holm-adjusted to hold 95.0 % over 4 tests" in line and "2 standard deviations" in line
+    assert "Holm-adjusted to hold together at 95.0 % over 4 tests" in line and "2 standard deviations" in line
 
 
 def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_permutation_p_that_cannot_be_small_is_mentioned(number: int, is_menti
         for label, rates in (("a", RATES), ("b", SLOW))
     ]
     note = permutation_note([compare(*sides)])
-    assert ("With 5 pairs this p cannot fall below 0.0625." in note) == is_mentioned
+    assert ("With 5 pairs the permutation test's p cannot fall below 0.0625." in note) == is_mentioned
 
 
 def test_a_missing_description_is_no_other_system() -> None:

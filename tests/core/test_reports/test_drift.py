@@ -182,7 +182,7 @@ def test_a_configuration_that_is_slower_is_left_out_beside_the_fastest() -> None
             for sample in sides[3].samples
         )
         text = str(find_best([*sides[:3], replace(sides[3], repetitions=slow)]))
-        assert ("c3" not in text) is left_out and text.endswith(" (98 % over all pairs).")
+        assert ("c3" not in text) is left_out and text.endswith(" (98 % confidence over all pairs).")
 
 
 def test_the_gate_judges_qualities_in_their_own_direction() -> None:

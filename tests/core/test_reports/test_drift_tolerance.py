@@ -222,14 +222,14 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     shutil.rmtree(results / "same-2")
     comparison = compare_at(results / "same-0", results / "slower")
     text = sentence(comparison)
-    assert text.startswith("No verdict, the sets measured one after the other. Measured time to train: 1.10")
-    assert re.search(r"The detectable difference of such runs is [2-5]\d\.\d % \(80 % power\)\.", text)
+    assert text.startswith("No verdict. The sets were measured one after the other. Measured time to train: 1.10")
+    assert re.search(r"The detectable difference of two such sets is [2-5]\d\.\d % \(80 % power\)\.", text)
     assert f"'dlrmbench versus {results / 'same-0'}' measures alternately" in text
     write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
     half = compare_at(results / "same-0", results / "half")
     assumed = "assumed: no 3 sets are known here that repeat one configuration and code"
     assert half.verdict == "slower"
-    assert sentence(half).endswith(f", the sets measured one after the other; drift tolerance 20 % ({assumed}).")
+    assert sentence(half).endswith(f". The sets were measured one after the other; drift tolerance 20 % ({assumed}).")
 
 
 def test_measurements_of_throughput_have_their_tolerance_too(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     assert f"{shown.value} %" == percent(share)
     assert all(words in render_terminal(blocks) for blocks in ((finished,), scored))
     chart = time_chart([result], "time")
-    assert chart is not None and chart.lead.startswith(f"Timed were {percent(1 - share)} training, ")
+    assert chart is not None and chart.lead.startswith(f"The timed seconds are {percent(1 - share)} training, ")
     parts = [float(part) for part in re.findall(r"([\d.]+) %", chart.lead)]
     assert sum(parts) == pytest.approx(100, abs=0.11)
 

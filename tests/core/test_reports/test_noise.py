@@ -159,7 +159,7 @@ def test_few_runs_and_what_no_log_says_are_not_guessed() -> None:
 
 def section(folder: Path) -> str:
     page = Page(render_report(gather_everything([folder], second_opinion=False)))
-    return page.text.partition("What runs like these can show")[2].partition("Convergence run by run")[0]
+    return page.text.partition("Differences that runs like these can show")[2].partition("Convergence run by run")[0]
 
 
 def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
         "Holm's levels",
-        "drift of the system's speed, taken as 20 % (assumed: no 3 sets",
+        "The drift is taken as 20 % (assumed: no 3 sets",
         "normal",
         "0.6 to 2.9 times the measured spread",
         "equal seeds are assumed to need equal samples",
@@ -340,7 +340,10 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     assert "better against the baseline: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
-    assert "it is at least 0.001" in text and "where a seed affects both alike" in text
+    assert (
+        "the smallest effect, 0.001, is the least that is stated" in text
+        and "where a seed affects both alike" in text
+    )
 
 
 def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_every_chart_has_a_name_and_a_table(own: Page) -> None:
     assert all(one["aria-labelledby"] for one in charts)
     assert len(own.all("figure")) == 8
     assert own.text.count("The numbers of this chart") == 5
-    assert "The table of all runs lists the start and status of each." in own.text
+    assert "The table of all runs lists the start and status of each run." in own.text
 
 
 def test_tables_name_their_columns_and_rows(own: Page) -> None:

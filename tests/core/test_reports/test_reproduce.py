@@ -55,10 +55,13 @@ def test_the_command_to_copy_makes_the_same_runs(
     ("changes", "shown"),
     [
         ([{}] * 5, {"measured": "d"}),
-        ([{"sha256": "e" * 64}] * 5, {"measured": "e", "in the manifest, unlike the data": "d"}),
-        ([{}, {"sha256": "e" * 64}, {}, {}, {}], {"measured": "de", "in the manifest, unlike the data": "d"}),
+        ([{"sha256": "e" * 64}] * 5, {"measured": "e", "recorded in the manifest, unlike the data": "d"}),
+        (
+            [{}, {"sha256": "e" * 64}, {}, {}, {}],
+            {"measured": "de", "recorded in the manifest, unlike the data": "d"},
+        ),
         ([{"scope": "blocks", "sha256": "e" * 64}] * 5, {"of blocks, measured": "e"}),
-        ([None] * 5, {"in the manifest, not measured": "d"}),
+        ([None] * 5, {"recorded in the manifest, not computed by the runs": "d"}),
     ],
 )
 def test_the_digest_of_the_dataset_is_the_measured_one(

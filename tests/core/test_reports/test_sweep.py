@@ -274,7 +274,7 @@ def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
         (
             "abc",
             "b",
-            r"Fastest: c \(.*\)\. All others are slower \(98 % over all pairs\)\. INVALID: b\.",
+            r"Fastest: c \(.*\)\. All others are slower \(98 % confidence over all pairs\)\. INVALID: b\.",
             "c is the fastest of 2 configurations of dlrm_tiny: time to train ",
             ["baseline", "2.25x faster (INVALID)", "1.50x faster"],
         ),
@@ -323,7 +323,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
     names = [column.name for column in sweep_table(sweep, "t").columns]
     assert "Score, s" in names and "Time to train, s" in names and "90 % interval, s" in names
-    assert notes_of(view)[0].startswith("The score is the Olympic mean; other times")
+    assert notes_of(view)[0].startswith("The score is the Olympic mean of the times to train. Other times")
     assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
         "Time to train",
         "Throughput",

@@ -244,8 +244,8 @@ def test_fewer_than_a_verdict_takes_say_how_many_it_would_be(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("number", "mean", "expected"),
     [
-        (3, 2010.0, "Highest so far: b (2.01 k samples/s). Not distinguished from the highest so far: a"),
-        (5, 2001.0, "Fastest: b (2.00 k samples/s). Not distinguished from the fastest: a"),
+        (3, 2010.0, "Highest so far: b (2.01 k samples/s). Not shown to differ from the highest so far: a"),
+        (5, 2001.0, "Fastest: b (2.00 k samples/s). Not shown to differ from the fastest: a"),
         (5, 9000.0, "Fastest: b (9.00 k samples/s). All others are slower"),
     ],
 )

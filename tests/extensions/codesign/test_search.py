@@ -310,7 +310,7 @@ def test_joint_is_never_worse_than_separate_and_as_much_faster_as_can_be(studies
         assert gain == pytest.approx(GAINS[name], rel=0.01)
         assert f"{percent(gain - 1)} above the optimum" in study.findings[0]
         assert f"the optimum, {gain:.3f} times as fast as with 'hardware first'" in study.findings[1]
-        assert "all 373,527 points tried, 22,609 valid" in study.findings[1]
+        assert "All 373,527 points tried, 22,609 valid" in study.findings[1]
         assert f"{gain:.3f} times is " in study.findings[-1] and max(map(len, study.findings)) <= 400
 
 
@@ -385,15 +385,15 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
     title = answer(searched, ("separate",))
     said = "are fastest: a step takes 900.0 ms, 10.0 % less than the baseline, with 20.0 % more energy, modelled"
     assert said in title
-    first, second = say_gain("separate", searched).split(". ")
+    first, second, tried = say_gain("separate", searched).split(". ")
     assert first == (
         "Search 'hardware first', modelled: a step takes 900.0 ms at best, with 20.0 % more energy and 8.0 % more "
         "energy-delay than the baseline"
     )
-    less = "A design of 950.0 ms has the least energy-delay, 5.0 % less than the baseline (published: "
+    less = "A step of 950.0 ms has the least energy-delay, 5.0 % below the baseline (published: "
     assert second.startswith(less)
-    assert second.endswith(
-        "hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; their distance from the optimum "
+    assert tried == (
+        "Hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; their distance from the optimum "
         "is unknown."
     )
 
@@ -418,7 +418,7 @@ def test_a_search_is_better_where_most_seeds_leave_no_doubt() -> None:
     assert said.startswith(
         "gp, 40 valid points, 10 seeds: energy-delay 10.0 % above the optimum (median), random 20.0 %"
     )
-    assert "(gp better in 10, worse in 0: p = 0.002); 45.0 % less than the baseline (published: 18 %, 40 %" in said
+    assert "(gp better in 10, worse in 0: p = 0.002); 45.0 % less than the baseline (published for other " in said
     assert ". Shown here: a constrained Bayesian search" in said
     said = say_compared({"gp": gp, "random": worse, "nsga2": mixed}, found, 40)
     assert "nsga2 20.0 % (gp better in 8, worse in 2: p = 0.11)" in said and ". Not shown here: " in said
@@ -454,7 +454,7 @@ def test_a_space_too_large_says_how_many_points_were_tried_and_that_no_optimum_i
     study = space_study(resolve("dlrm_tiny", []), small_array(), modes, BOTH, 12, 0, [method], num_seeds=1)
     first, *findings = study.findings
     assert f"{method}, 12 valid points, 1 seed: energy-delay 0.0 % above the best of all searches (median)" in first
-    assert re.search(r"hardware: \d+ valid points tried, of 12; tiles: \d+ valid points tried, of 18", findings[0])
+    assert re.search(r"Hardware: \d+ valid points tried, of 12; tiles: \d+ valid points tried, of 18", findings[0])
     assert "12 valid points tried, of 216; their distance from the optimum is unknown" in findings[1]
     assert not any("the optimum," in said or "above the optimum" in said for said in study.findings)
     assert " times among points tried is " in findings[-1]

@@ -313,7 +313,7 @@ def test_no_p99_is_said_of_few_queries() -> None:
 
 def test_the_machine_of_a_study_is_its_tiers_and_its_page_begins_with_what_a_query_waits_for() -> None:
     study = tiers_study(made_trace(), question("nand", "cxl", num_devices=2), None, "a test")
-    assert provenance_of_study(study).machine == "2 devices of nand and cxl, modelled"
+    assert provenance_of_study(study).machine == "2 devices of nand or cxl, modelled"
     first, second, *_ = study_sections(study, "study1")
     assert first.heading == "Latency added to a query" and second.heading.startswith("Reads needed")
 
@@ -412,7 +412,7 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "is not shown, which takes --fleet and --watts"),
+        ({}, "is not shown: that takes --fleet and --watts"),
         ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},

@@ -10,7 +10,10 @@ WORDS = {
     "measure-costs": ((), "measure-costs dlrm_tiny -o costs.json"),
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
-SHOWN_PAGES = {"place": ("dlrm_tiny", "cheapest plan by dim"), "place-tasks": ("1 task", "cheapest plan by local")}
+SHOWN_PAGES = {
+    "place": ("dlrm_tiny", "cheapest plan by search dim"),
+    "place-tasks": ("1 task", "cheapest plan by search local"),
+}
 MEASURING = {
     "place": ((), "place dlrm_tiny --devices 2 --by dim --cost measured --format json"),
     "place-tasks": (

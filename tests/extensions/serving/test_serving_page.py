@@ -78,7 +78,7 @@ def title_of(page: str) -> str:
 def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:
     page = page_of(write_served(tmp_path / "one"))
     assert title_of(page) == ("dlrm_tiny: 100 queries/s VALID within 25.0 ms at p95 (one process)")
-    rest = "five processes would narrow it to ± 2.6 % (simulated); in steady state, the limit would allow 125"
+    rest = "five processes would narrow it to ± 2.6 % (simulated); in steady state, the latency limit would allow 125"
     assert f"p95 20.0 ms; {rest}" in page.replace("\N{NO-BREAK SPACE}", " ")
     assert "limit 25.0 ms" in page and "Latency against load" in page
 

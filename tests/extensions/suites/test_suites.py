@@ -72,7 +72,7 @@ def test_every_benchmark_has_its_verdict_and_all_have_a_mean(
     assert [row[0] for row in rows] == list(NAMES) and {row[-1] for row in rows} == {"faster"}
     assert [row[3] for row in rows] == pytest.approx([2.0] * 3, rel=0.01)
     assert mean[0] == pytest.approx(2.0, rel=0.01) and mean[1] < mean[0] < mean[2] and mean[4] == 3
-    assert "Faster: dlrm_tiny, second, third." in " ".join(out.split())
+    assert "Faster on dlrm_tiny, second, third." in " ".join(out.split())
     assert "no score of MLPerf" in " ".join(out.split())
     (title,) = re.findall("<title>([^<]*)", (folder / "report.html").read_text())
     assert title.split() == study["title"].split() and "geometric mean of 3 benchmarks" in title
@@ -138,7 +138,7 @@ def test_one_that_fails_is_named_left_out_and_made_by_resume(
 def test_a_slower_one_is_named_in_the_title(suite: Command, workers: FastWorkers, tmp_path: Path) -> None:
     write(tmp_path / "back.toml", "[base.runtime]\nthreads = 2\n[new.runtime]\nthreads = 1\n", ("second.toml",))
     assert suite("back.toml")[0] == 0
-    assert study_of(the_suite(tmp_path))["title"].startswith("threads=1 against threads=2: slower: second; ")
+    assert study_of(the_suite(tmp_path))["title"].startswith("threads=1 against threads=2: slower on second; ")
 
 
 @pytest.mark.slow

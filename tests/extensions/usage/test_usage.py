@@ -137,7 +137,7 @@ def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tm
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
     done = inside("usage", "mine.toml", "--simulated", "-n", 1, "-o", "out", *ONE)
     assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
-    assert "no rate meets all deadlines: at 1 % of all rates gaze fails first" in done.stderr
+    assert "no rate meets all deadlines: at 1 % of the given rates gaze fails first" in done.stderr
     study = read_study(tmp_path / "out")
     assert "% of deadlines met; no rate meets all deadlines: gaze fails first" in study.title
     assert "Next, a deadline that a call can meet: dlrmbench usage mine.toml" in study.findings[1]

@@ -188,7 +188,7 @@ def test_why_no_rate_meets_all_is_said_with_the_process_in_which_none_does(
     assert [each.highest_factor > 0 for each in point] == [True, False]
     name = point[1].failed.model  # type: ignore[union-attr]
     first = (
-        f"No rate meets all deadlines in every process: at 1 % of all rates {name} fails first in process 1 "
+        f"No rate meets all deadlines in every process: at 1 % of the given rates {name} fails first in process 1 "
         "(simulated), where "
     )
     assert made.findings[0].endswith(f"{first}{said}")
@@ -238,4 +238,7 @@ def test_the_title_of_an_axis_names_the_value_with_most_room() -> None:
     made = study.make_usage_study(points, "eyes.rate", "once", 1, [LOAD], num_threads=1)
     factor = points[0][0].highest_factor
     assert factor > points[1][0].highest_factor
-    assert f"with eyes.rate=100,200, of 2 values; highest rates with 100: {factor:.2f} times all rates" in made.title
+    assert (
+        f"with eyes.rate=100,200, of 2 values; highest rates with 100: {factor:.2f} times the given rates"
+        in made.title
+    )

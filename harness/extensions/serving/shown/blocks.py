@@ -203,7 +203,7 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
         target_words=limit,
     )
     title = f"Latency against load: {served.result.label}"
-    allowed = f"; the simulation allows {si(process.modelled_per_s or 0.0)} queries/s in steady state."
+    allowed = f"; the same limit allows {si(process.modelled_per_s or 0.0)} queries/s in a simulated steady state."
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
         allowed if process.modelled_per_s else "."
     )

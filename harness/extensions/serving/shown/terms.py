@@ -10,8 +10,8 @@ TERMS = {
     "is divided; the steady-state rate is thus simulated. No steady-state rate is stated where LoadGen's runs "
     "contradict the simulation.",
     "Spread": "Range that contains, with 95 % confidence, the rate at which half of all runs of equal length are "
-    "VALID. It is simulated, by searches with other arrivals and service times, for the system as it was timed; "
-    "slowness at other times is not included.",
+    "VALID. The range is simulated, by searches with other arrivals and service times, for the system as it was "
+    "timed; slowness at other times is not included.",
     "Held up": "A run in which calls, or the issuing of queries, stood still for longer than half the latency limit, "
     "for so many queries that this may have decided the verdict. Such a run is made again when it is INVALID.",
     "Query": "A number of items to be ranked for one user, in one request.",
@@ -31,7 +31,7 @@ TERMS = {
     "Co-location": "Several processes that serve on one system at the same time, each its own queries. With more "
     "threads than cores they are oversubscribed.",
     "Simulation": "A queue in simulated time, with equal random arrivals at every rate and measured service times. "
-    "Latencies of this queue are simulated, and no result.",
+    "Latencies of the simulated queue are no result.",
     "Normalised entropy": "Log loss divided by the log loss of always predicting the share of clicks; lower is "
     "better.",
     "MLPerf class": "Share of the quality in fp32 that reduced precision keeps: MLPerf Inference asks for 99.9 % or "

@@ -145,7 +145,9 @@ def rest_words(served: ServedResult) -> str:
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
     if served.steady_per_s is not None:
-        words.append(f"in steady state, the limit would allow {si(served.steady_per_s)} queries/s (simulated)")
+        words.append(
+            f"in steady state, the latency limit would allow {si(served.steady_per_s)} queries/s (simulated)"
+        )
     return "; ".join([*words, *doubts(served)])
 
 
@@ -219,4 +221,4 @@ def _interval_words(served: ServedResult) -> str:
     summary = served.summary
     if summary is None or summary.interval is None:
         return five_words(served) or f"no interval: fewer than {_FIVE} processes"
-    return f"{percent(summary.interval.confidence, 0)} interval {bounds_text(summary.interval, si)}"
+    return f"{percent(summary.interval.confidence, 0)} interval {bounds_text(summary.interval, si)} queries/s"
