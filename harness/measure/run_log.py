@@ -16,7 +16,7 @@ from reference_models.training.workload import ShowsOptimizers, Workload
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 
-_ROOT = f"{Path(__file__).resolve().parents[2]}{os.sep}"
+_ROOT = f"{Path(__file__).parents[2]}{os.sep}"  # with its links, as file names of frames are
 _NOT_CALLERS = (__file__, contextlib.__file__)
 _START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 

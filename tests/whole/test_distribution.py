@@ -61,6 +61,15 @@ def test_the_source_archive_has_every_tracked_file(source: Path, tmp_path: Path)
     assert sorted(set(tracked_files()) - names) == []
 
 
+def test_lint_of_an_unpacked_archive_leaves_out_what_pip_built_there(tmp_path: Path) -> None:
+    shutil.copy2(ROOT / "pyproject.toml", tmp_path)
+    built = tmp_path / "build" / "lib" / "harness" / "built.py"
+    built.parent.mkdir(parents=True)
+    built.write_text("import os\n")
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+    assert subprocess.run(ruff, cwd=tmp_path, capture_output=True, timeout=HANG_S, check=False).returncode == 0
+
+
 @pytest.mark.once("a wheel is built")
 def test_the_wheel_has_what_the_product_names(source: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(build("build_wheel", source, tmp_path)) as archive:

@@ -1,11 +1,16 @@
 """One run: the order of events, the three ends, and a log that says what happened."""
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from scripted_workload import NOT_FINITE, ScriptedWorkload, run_scripted
+from waiting import HANG_S
 
+import harness
 from harness.measure.run_log import make_schedule
 from harness.run_sets.folder import is_finished
 from rules.benchmarks.loader import load_benchmark
@@ -120,6 +125,33 @@ def test_log_lines_name_code_of_the_product(tmp_path: Path) -> None:
     _, log = run(tmp_path, [TARGET])
     files = {line.metadata["file"] for line in log.lines if line.key not in ("cache_clear",)}
     assert files == {"harness/measure/training.py"}
+
+
+LOG_A_LINE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import harness
+from harness.measure.run_log import RunLogWriter, TrainingBlock
+
+writer = RunLogWriter(Path(sys.argv[1]), SimpleNamespace(time_ms=lambda: 1))
+block = TrainingBlock(num_steps=1, first_sample=0, last_sample=1, train_samples=1, first_epoch_num=0)
+exec(compile("writer.throughput(1.0, block)", harness.__file__, "exec"))
+writer.close()
+"""
+
+
+def test_log_lines_do_not_name_the_link_that_leads_to_the_product(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(Path(harness.__file__).parents[1])
+    log = tmp_path / "log.txt"
+    subprocess.run(
+        [sys.executable, "-P", "-c", LOG_A_LINE, str(log)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "linked")},
+        check=True,
+        timeout=HANG_S,
+    )
+    assert [line.metadata["file"] for line in read_log(log).lines] == ["harness/__init__.py"]
 
 
 def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
