@@ -89,8 +89,9 @@ def compare(
     certainly smaller than --min-effect), 'no difference shown' and 'inconclusive'. Quality is compared by differences
     of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to train judged
     slower, or a quality judged worse. An inconclusive time to train is also a regression where one of its factors is
-    slower and neither convergence nor throughput is faster. More overhead alone is a regression unless the training
-    steps were faster by as much. Runs that share seeds are compared in pairs; where both runs of every pair converge
+    slower and neither convergence nor throughput is faster. Where overhead (time outside
+    training steps) is the only factor that is slower, NEW is a regression unless throughput is higher by the same
+    ratio or more. Runs that share seeds are compared in pairs; where both runs of every pair converge
     after equally many samples, convergence is 'identical'.
 
     The speed of a system drifts over time. Between sets measured one after the other, a difference in speed or time

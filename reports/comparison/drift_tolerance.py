@@ -35,7 +35,8 @@ _OF_REFERENCE = "assumed: the reference system was measured elsewhere, and each 
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
 """Deviation that drift may cause in the mean speed of a whole result set, in standard deviations of the speed of the
-set's single runs: on a machine so noisy that runs of one set differ much, these runs are not independent."""
+set's single runs: where runs of one set differ much, slow noise meets neighbouring runs alike, so that averaging over
+runs does not remove it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -192,7 +192,7 @@ class ComparedSides(Row, kw_only=True, frozen=True):
         bool,
         meaning(
             "whether new is slower as a whole, or inconclusive as a whole with a slower factor while neither "
-            "convergence nor throughput is faster; more overhead alone counts unless steps were faster by as much"
+            "convergence nor throughput is faster; overhead alone counts unless throughput gains as much"
         ),
     ] = False
     measure_better: Annotated[

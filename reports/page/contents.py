@@ -41,7 +41,7 @@ from reports.parts.cells import bounds_text
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
-from reports.text.formatting import names, plural
+from reports.text.formatting import names
 from rules.records.kept.published import PublishedTable
 from rules.records.kinds import EXTRA_KINDS
 
@@ -215,8 +215,9 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     together = sum(_do_overlap(a, b) for a, b in pairs)
     lead = "Fewer than two configurations have an interval."
     if pairs:
-        verb = "overlaps" if len(pairs) == 1 else "overlap"
-        lead = f"{together} of {plural(len(pairs), 'pair')} of the intervals below {verb}."
+        lead = f"{together} of {len(pairs)} pairs of the intervals below overlap."
+        if len(pairs) == 1:
+            lead = f"The two intervals below {'overlap' if together else 'do not overlap'}."
     if len(drawn) > MAX_SCORES:
         lead += f" The first {MAX_SCORES} are drawn; the table has all."
     title, score = "Scores and their intervals", numeric("Score", "normalised")

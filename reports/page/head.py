@@ -24,6 +24,8 @@ from rules.records.run_set import PreflightCheck, RunSetRecord
 from rules.records.study import StudyRecord
 
 NOT_RECORDED = "Not on record"
+_NAMES = {"Code": "versions of the code", "Noise": "noise of the machine"}
+"""Names of lines of a page's head where a list says which of them are not on record."""
 _FIRST_MS = 1_514_764_800_000
 """Start of 2018 in ms since 1970, before MLPerf's first round: earlier time stamps in logs are of another clock and
 give no date."""
@@ -171,7 +173,9 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
         Fact(name="Differs", value=differing),
         Fact(name="Noise", value=_noise_words(made), brief=_warning_words(made)),
     )
-    missing = ", ".join(row.name.lower() for row in rows if not row.value and row.name != "Differs")
+    missing = ", ".join(
+        _NAMES.get(row.name, row.name.lower()) for row in rows if not row.value and row.name != "Differs"
+    )
     known = (row for row in rows if row.value)
     return (*known, Fact(name=NOT_RECORDED, value=missing, brief=missing)) if missing else tuple(known)
 

@@ -88,7 +88,7 @@ def _compare_tiers(said: Sequence[PoolResult]) -> str:
     if worst is best or not worst.wait_s or not best.wait_s:
         return ""
     factor = worst.wait_s / best.wait_s
-    return f"; {worst.setup.name} adds {factor:.1f} times as much latency as {best.setup.name} (simulated)"
+    return f". {worst.setup.name} adds {factor:.1f} times as much latency to a query as {best.setup.name} (simulated)"
 
 
 def _say_setter(setup: Setup, gain: float) -> str:
@@ -184,11 +184,11 @@ def _say_power(saved: float) -> str:
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
     """Compare the power that the best fleet saves with the savings published in the paper on software-defined memory,
     in a clause."""
-    published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
+    published = "Software-defined memory's published saving of 5 % to 29 % of power (other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
-        waits = "the latencies above are simulated" if num_waits else "no latency was simulated at this rate"
-        return f"{published} is not shown: that takes --fleet and --watts; {waits}"
+        waits = "The latencies above are simulated" if num_waits else "No latency was simulated at this rate"
+        return f"{published} is not shown here: it takes the options --fleet and --watts. {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:

@@ -333,8 +333,8 @@ def _say_how(policy: str) -> Origin:
 
 
 def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
-    """Return a table's columns, with the replacement policy after the cache's size and with misses marked as
-    simulated where not all caches are LRU."""
+    """Return the columns of a printed table: those given, if all caches are LRU; else with a further column, the
+    replacement policy, after the cache's size, and with columns of misses marked as simulated."""
     if question.is_of_lru:
         return columns
     at = [name for name, _, _ in columns].index("Cache") + 1

@@ -162,7 +162,8 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
             f"{reference}; at least {fewest} are acceptable."
         )
         if found.failing_share is not None:
-            text += f" For sets drawn from the reference's own runs, {failing_words(found.failing_share)}."
+            error = failing_words(found.failing_share)
+            text += f" This test's error, for sets drawn from the reference's own runs: {error}."
         return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for this." if member.is_scaled else "")
     tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)

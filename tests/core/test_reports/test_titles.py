@@ -347,7 +347,11 @@ def test_what_differs_in_nothing_says_so_first_and_the_command_names_what_does(t
 def test_what_logs_alone_do_not_say_is_named_in_the_head(tmp_path: Path) -> None:
     write_set(tmp_path / "set", load_benchmark("dlrm"), make_runs(load_benchmark("dlrm"), ours=False), ours=False)
     head = head_of(page_of(tmp_path)[1])
-    assert head["Not on record"].endswith("command, code, noise") and "Date" in head and "Command" not in head
+    assert (
+        head["Not on record"].endswith("command, versions of the code, noise of the machine")
+        and "Date" in head
+        and "Command" not in head
+    )
 
 
 def test_hardware_that_differs_is_beside_the_settings(tmp_path: Path) -> None:

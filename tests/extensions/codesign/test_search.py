@@ -362,7 +362,7 @@ def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None
 def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
     study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
     assert all("at best" in said and other not in said for said in study.findings[:-3])
-    assert f"best in {objective.partition('_')[0]};" in study.findings[-2]
+    assert f"loop order of best {objective.partition('_')[0]};" in study.findings[-2]
     assert ("Shi et al." in study.findings[-1], "HASCO" in study.findings[-1]) == (
         objective == "energy_j",
         objective == "latency_s",

@@ -202,7 +202,7 @@ def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
     assert all(
         "10,000,000 queries/s" in said and " times the time there is" in said for said in (far.title, far.findings[0])
     )
-    assert "no latency was simulated" in far.findings[-1] and "latencies above" not in far.findings[-1]
+    assert "No latency was simulated" in far.findings[-1] and "latencies above" not in far.findings[-1]
 
 
 def test_a_rate_above_the_hosts_link_is_said_to_be_impossible_and_the_switch_gains_more_below_it() -> None:
@@ -412,7 +412,7 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "is not shown: that takes --fleet and --watts"),
+        ({}, "is not shown here: it takes the options --fleet and --watts"),
         ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},

@@ -296,7 +296,7 @@ def test_of_equal_costs_the_better_balanced_plan_is_named_first(order: tuple[str
     assert any(column.name == "Over greedy" for column in compared.table.columns)
     study = make_study("place", "", None, tables=[compared.table], parameters=[], findings=[])
     chart = draw_costs(study, compared.table, "x")
-    assert chart is not None and chart.lead.startswith("greedy, local and lookup find")
+    assert chart is not None and chart.lead.startswith("The plans named greedy, local and lookup cost the same")
 
 
 def test_a_difference_within_the_spread_of_rounds_is_none(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_a_plan_below_the_optimum_is_said_to_cut_tables_where_it_does() -> None:
     assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0, ("neuroshard",))[2] == (
         "The plan named beam over columns is the cheapest of 2, 10.0 % below the optimum: it cuts tables."
     )
-    assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0)[2].endswith("of 2 plans, 10.0 % below the optimum.")
+    assert leads({"neuroshard": 0.9, "dim": 1.2}, 1.0)[2].endswith("the cheapest of 2, 10.0 % below the optimum.")
     assert leads({"lookup": 1.1, "greedy": 1.1, "dim": 1.2}, 1.0)[2] == (
         "The plans named lookup and greedy cost the same, 1.10 s, the least of 3, 10.0 % over the optimum."
     )

@@ -46,7 +46,7 @@ def the_set(tmp_path: Path, name: str) -> Path:
 def test_a_measurement_of_one_process_says_what_it_cannot(run: Run, tmp_path: Path) -> None:
     said = words_of(run("serve", "-n", "1"))
     assert "latency-bounded 10" in said and "VALID by LoadGen" in said
-    assert "p95 20.0 ms of 25.0 ms" in said and "the same limit allows 13" in said
+    assert "p95 20.0 ms of 25.0 ms" in said and "simulation allows 13" in said
     assert "interval none, and no verdicts: needs 5 processes, has 1" in said
     (folder,) = made_in(tmp_path / "out")
     record = decode(folder / "extra" / "serve.json", ServeRecord)
