@@ -91,9 +91,9 @@ def list_names() -> list[str]:
 def schema(name: str | None) -> None:
     """Print the JSON Schema or the reference page called NAME; without NAME, list all names.
 
-    The schema of a file that is kept beside the logs has that file's name, such as run_set. Other names end in what
-    they describe: _document is the output of --format json, _definition the definition of benchmarks of one model,
-    _page a page in Markdown.
+    NAME is the name of a file beside the logs, such as run_set, for that file's schema. A name that ends in _document
+    is for the output of a command's --format json; in _definition, for benchmark definitions of one model; in _page,
+    for a reference page in Markdown.
     """
     if name is None:
         show(

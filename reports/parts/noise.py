@@ -99,8 +99,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     the drifts of speed that a difference from a later set must exceed."""
     return (
         f"A detectable difference is a true difference that a comparison calls faster or slower with {POWER}, at "
-        "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). The "
-        f"smallest effect, {percent(MIN_EFFECT, 0)}, is the least that is stated. "
+        "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). It "
+        f"is stated as at least {percent(MIN_EFFECT, 0)}, the smallest effect that a verdict counts. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
         "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both sets alike. "
         "Runs with equal seeds are assumed to need equal samples to converge, as where only the speed changes. The "
@@ -119,7 +119,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
         f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}; "
-        f"the smallest effect, {least}, is the least that is stated. {_statistics(number, 'processes')}"
+        f"it is stated as at least {least}, the smallest effect that a verdict counts. "
+        f"{_statistics(number, 'processes')}"
     )
     if is_ratio:
         turns = "Alternately: processes of two sets take turns, as in a sweep, so that drift affects both sets alike."
@@ -137,8 +138,8 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     if sets and not all(tolerance.sets for tolerance in tolerances):
         far += f", {percent(ASSUMED_DRIFT, 0)} for sets that too few repeat"
     return (
-        f"Later set: where one set is measured after the other, a difference must exceed the drift of the system's "
-        f"speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is more."
+        "Later set: where one set is measured after the other, a difference counts only if it exceeds the drift of "
+        f"the system's speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is more."
     )
 
 

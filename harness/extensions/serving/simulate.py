@@ -44,10 +44,10 @@ from reports.render.forms import FORMS
 def simulate(benchmark: str, form: str, **given: Any) -> None:
     """Simulate how long queries of BENCHMARK's model wait at each rate of queries; this makes no benchmark result.
 
-    In a fresh process the model is built and its calls are timed. A queue of queries is then simulated from the times
-    of these calls, without running the model or LoadGen, at rates up to the model's capacity. No package besides
-    dlrmbench's own requirements is needed. The latency limit and the queries are given by the same options as for
-    'serve'.
+    In a fresh process the model is built, and forward passes of several sizes are timed. A queue of queries is
+    then simulated from the times of these passes, without running the model or LoadGen, at rates up to the
+    model's capacity. No package besides dlrmbench's own requirements is needed. The latency limit and the queries
+    are given by the same options as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
     from rules.records.experiment import without_options

@@ -341,7 +341,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
     assert (
-        "the smallest effect, 0.001, is the least that is stated" in text
+        "it is stated as at least 0.001, the smallest effect that a verdict counts" in text
         and "where a seed affects both alike" in text
     )
 
