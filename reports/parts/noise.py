@@ -139,7 +139,8 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
         far += f", {percent(ASSUMED_DRIFT, 0)} for sets that too few repeat"
     return (
         "Later set: where one set is measured after the other, a difference counts only if it exceeds the drift of "
-        f"the system's speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is more."
+        f"the system's speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is "
+        "more."
     )
 
 
