@@ -102,10 +102,9 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
         "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). It "
         f"is stated as at least {percent(MIN_EFFECT, 0)}, the smallest effect that a verdict counts. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
-        "equal seeds ('dlrmbench versus SET'), so that noise that lasts longer than a run affects both sets alike. "
-        "Runs with equal seeds are assumed to need equal samples to converge, as where only the speed changes. The "
-        "detectable difference of sets measured alternately is computed from neighbouring runs of this set, and "
-        "leaves out changes of the system from hour to hour."
+        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both sets alike. "
+        "Runs with equal seeds are assumed to need equal samples to converge. This detectable difference is "
+        "computed from neighbouring runs of this set, and leaves out changes of the system from hour to hour."
     )
 
 

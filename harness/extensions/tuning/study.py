@@ -207,7 +207,7 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     threads = threads_words(comparison, best.values)
     pairs = f"{what} of {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B)"
-    pairs += f"; the trial is the {place}"
+    pairs += f", the {place}"
     pairs += f"; {threads}" if threads else ""
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)

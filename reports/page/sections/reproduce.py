@@ -86,7 +86,7 @@ def _commands(member: Result) -> Iterator[Block]:
         yield Prose(text=f"Configuration values given in {printable(path, 200)}:")
         yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
     if files:
-        yield Prose(text="The command that makes the same runs again, with the configuration values above:")
+        yield Prose(text="Command that makes the same runs again, with the values above:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
     is_of_search = search_of(member.place) is not None

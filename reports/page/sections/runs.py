@@ -56,7 +56,7 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     """Return the section with one table of all runs if that has at most MAX_ROWS rows or only one configuration, else
     with a folded table per configuration."""
     shown = detailed(group)
-    lead = "Every run that was started is listed, also those that failed or were interrupted."
+    lead = "Every run that was started is listed, failed and interrupted ones, too."
     if words := detail_words(group):
         lead = f"{words} Every run of these configurations is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}

@@ -357,9 +357,9 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
             f"widened by the distance between two evaluations. At least {percent(AT_LEAST, 0)} of sets have "
-            "an interval that contains the true mean: 95 % where a time may take any value, fewer where evaluations "
-            "are so few that times take only a few, skewed values. Runs are assumed to be independent; the "
-            "intervals do not include drift of the system from hour to hour."
+            "an interval that contains the true mean: 95 % where times take any value, fewer where few evaluations "
+            "leave times few, skewed values. Runs are assumed to be independent; drift from hour to hour is not "
+            "included."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "

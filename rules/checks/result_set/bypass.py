@@ -35,7 +35,7 @@ def bypass_words(subject: SetSubject, checker: str) -> str:
 
 @rule(
     "SU114",
-    "no file should ask to leave out official checks of seeds or convergence",
+    "no file should switch off official checks of seeds or convergence",
     source='training_rules.adoc, "RCP Rules and Guidelines": package_checker_params in the root, system or benchmark '
     "results directory",
     remedy="Tell the results chair, and be ready to justify what the test rejects: dlrmbench tests it in any case.",

@@ -30,7 +30,7 @@ def _has_chain(subject: SetSubject) -> str | None:
 
 @rule(
     "RS131",
-    "the record of each run must hold the digest of the previous run's record",
+    "the record of a run must hold the digest of the previous one",
     source=f"{_RESULTS}; each run.json of this harness holds the digest of that of the run before",
     remedy=_REMEDY,
     applies=_has_chain,

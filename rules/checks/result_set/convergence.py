@@ -146,7 +146,7 @@ def _scaling_file(subject: SetSubject) -> Path:
 
 @rule(
     "RC103",
-    "the factor in scaling.json must be the one that follows from the logs",
+    "the factor in scaling.json must follow from the logs",
     source='training_rules.adoc, "Score scaling"; mlperf_logging rcp_checker writes scaling.json',
     remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
     severity="warning",

@@ -25,7 +25,7 @@ nothing."""
 
 @rule(
     "RS108",
-    "everything named as a log must be a file of the tree that can be read",
+    "every log must be a file of the tree that can be read",
     source=_LAYOUT,
     remedy="Replace the link or directory by the log itself.",
 )
@@ -38,7 +38,7 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS109",
-    "a result directory must hold logs and nothing that does not belong there",
+    "a result directory must hold only files that belong there",
     source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files in result directory",
     remedy="Rename logs to result_<i>.txt; move everything else elsewhere.",
     severity="warning",
@@ -130,7 +130,7 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS112",
-    "the record of the set, extra/run_set.json, must be complete and readable",
+    "the set's extra/run_set.json must be complete and readable",
     source="no rule of MLPerf; this harness writes extra/run_set.json beside every set",
     remedy="Restore extra/run_set.json; without it nobody knows how the runs were configured.",
     severity="warning",

@@ -209,7 +209,7 @@ def _are_same(values: Sequence[object]) -> bool:
 
 @rule(
     NOT_CONVERGED,
-    "no runs but those that scoring drops as slowest may miss the target",
+    "only runs that scoring drops as slowest may miss the target",
     source=f'{_RESULTS}: "A benchmark result is invalid if there is more than one non-converging run"',
     remedy="Find out why runs fail to converge; a set with two of them has no score.",
     applies=applies_to_known,

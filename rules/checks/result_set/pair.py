@@ -41,7 +41,7 @@ def _of_a_pair(subject: SetSubject) -> str | None:
 
 @rule(
     "RS120",
-    "the runs of two sets that were measured as a pair must alternate",
+    "runs of two sets measured as a pair must alternate",
     source="no rule of MLPerf; this harness writes experiment.json beside sets that 'run --beside' makes alternately",
     remedy="Compare the two sets as measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",

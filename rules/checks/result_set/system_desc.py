@@ -129,7 +129,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 
 @_rule(
     "SY104",
-    "the system's availability (status) must be a phrase that the rules name",
+    "the system's status must be a phrase that the rules name",
     source='submission_rules.adoc, "Results categories"; mlperf_logging system_desc_checker, 92c4281 and 191ed2c',
     remedy=f"Write one of the phrases: {' | '.join(STATUSES)}.",
 )

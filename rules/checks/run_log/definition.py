@@ -11,7 +11,7 @@ from rules.logs.text import show
 
 @rule(
     "ST110",
-    "the log's benchmark must be one whose definition is known",
+    "the definition of the log's benchmark must be known",
     source='training_rules.adoc, "Benchmarks"',
     remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
     requires={"ST101"},

@@ -77,7 +77,7 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP103",
-    "the logged numbers of samples must be those of the benchmark's dataset",
+    "logged numbers of samples must be those of the dataset",
     source='training_rules.adoc, "Data Set"; training_rules.adoc, "Equivalence exceptions": the last partial '
     "training batch may be dropped; compliance_checker closed_<benchmark>.yaml (eval_samples)",
     remedy="Train and evaluate on the whole dataset of the benchmark.",
@@ -192,7 +192,7 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "HP106",
-    "opt_name must be read from the optimizer that trained, not only claimed",
+    "opt_name must be read from the optimizer that trained",
     source="no rule of MLPerf; this harness names in opt_name the optimizers that an implementation shows",
     remedy="Keep the optimizers in the implementation's attribute `optimizers`; a bare claim cannot be verified.",
     severity="warning",

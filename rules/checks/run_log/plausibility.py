@@ -77,7 +77,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "CA107",
-    "every evaluation must log its start, its quality and its end, in this order",
+    "every evaluation must log its start, quality and end, in this order",
     source=_PUBLISHED.format(780, "all that ran to their end keep this order"),
     remedy="Log eval_start, eval_accuracy and eval_stop of every evaluation, in this order.",
     requires={"ST101", "ST104"},
@@ -199,7 +199,7 @@ def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "QU109",
-    "the AUC must not fall further or more often than in published runs",
+    "quality must not fall further or more often than in published runs",
     source=_PUBLISHED.format(
         900, "none falls by more than 0.0022 from one evaluation to the next, and at most 40 % of"
     )
@@ -233,7 +233,7 @@ def quality_rises(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule_of_closed(
     "QU110",
-    "quality must not change by equal amounts between all evaluations of a run",
+    "quality must not change by equal amounts all through a run",
     source=_PUBLISHED.format(900, "second differences of the qualities reach 1.9e-5 in all"),
     remedy="Ask for the log as it was written: a training that meets its target flattens, and scatters.",
 )

@@ -198,7 +198,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "QU106",
-    "training must not go beyond the benchmark's maximum number of epochs",
+    "training must not exceed the benchmark's maximum of epochs",
     source='training_rules.adoc, "Appendix: Benchmark Specific Rules": DLRM is trained for at most one epoch',
     remedy="Give up after the benchmark's maximum number of epochs.",
     requires={"ST101", "ST110"},

@@ -154,7 +154,7 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST104",
-    "the log must hold every required key, as often as it is required",
+    "the log must hold every required key, as often as required",
     source=f"{_COMMON}, closed_common.yaml, closed_<benchmark>.yaml (EXACTLY_ONE, AT_LEAST_ONE)",
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
@@ -365,7 +365,7 @@ def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
 
 @_rule(
     "ST113",
-    "the log's organisation and platform must be real names, not placeholders",
+    "the log's organisation and platform must be names, not placeholders",
     source="mlcommons/logging#241",
     remedy="Set the submission's organisation and platform before running.",
     severity="warning",

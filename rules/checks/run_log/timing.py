@@ -248,7 +248,7 @@ def _decisive(subject: LogSubject) -> LogLine | None:
 
 @rule(
     "TI106",
-    "the cache must really be cleared before the run (cache_clear is true)",
+    "the cache must have been cleared (cache_clear must be true)",
     source=f"{_DATA_STATE}; mlcommons/training reference logs true without clearing",
     remedy="Let no other process, such as another dlrmbench, read the same dataset; run where page caches can be "
     "dropped; or restart before the run.",

@@ -331,7 +331,7 @@ def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRec
     (check,) = study.checks
     assert check.is_passed and check.found <= TOLERANCE
     said = " ".join(study.findings)
-    assert "published: 1.25x-1.44x, other kernels" in said and "published: 18 %, 40 % less, other networks" in said
+    assert "published: 1.25x-1.44x, other kernels" in said and "published: 18 % and 40 % less, other networks" in said
     tilings = study.tables[1].rows
     assert len(tilings) == len(nests_of("rm3_deeprecsys", find_space("pe_array")))
     assert all(row[-1] is not None for row in tilings[:-1])
