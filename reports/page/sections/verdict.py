@@ -357,8 +357,8 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
             f"widened by the distance between two evaluations. At least {percent(AT_LEAST, 0)} of sets have "
-            "an interval that contains the true mean: 95 % where times take any value, fewer where few evaluations "
-            "leave times few, skewed values. Runs are assumed to be independent; drift from hour to hour is not "
+            "an interval that contains the true mean: 95 % where times take any value, fewer where they take only a "
+            "few, skewed values. Runs are assumed to be independent; drift from hour to hour is not "
             "included."
         )
     notes += [
