@@ -188,8 +188,9 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="seed",
     ),
     "matmul": RequestOption(
-        help="File with the choice of matrix-product kernels for the implementation optimized on a CPU: run_set.json "
-        "of another set, or matmul.json from that set's page.  [default: the fastest kernels, timed once]",
+        help="File with the choice of matrix-product kernels that the implementation 'optimized' uses on a CPU: "
+        "run_set.json of another set, or matmul.json from that set's page.  [default: the fastest kernels, timed "
+        "once]",
         type="path",
         unit="FILE",
     ),

@@ -76,7 +76,7 @@ def _spaces() -> Iterable[str]:
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Number of seeds, from --seed on, with which --by repeats each search.",
+    help="Number of seeds with which each search method of --by is repeated; the first is --seed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Folder in which a new folder with the results is made.")

@@ -104,7 +104,7 @@ def _say_setter(setup: Setup, gain: float) -> str:
         return "set by no single number"
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
-    number = f"{_SETTERS[most]}, {value:g}, of {setup.name} and not of the trace"
+    number = f"{_SETTERS[most]}, {value:g} in {setup.name}'s file"
     return f"set most by {number} ({doubled:.2f}x with {2 * value:g})"
 
 

@@ -122,7 +122,11 @@ def _spans(result: Result) -> Iterator[RunSpan]:
 def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     gaps = [after.start_s - before.stop_s for before, after in pairwise(spans) if before.stop_s is not None]
     overlapping = sum(gap < 0 for gap in gaps)
-    text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} were made within {duration(extent_s)}. "
+    attempts = sum(span.kind == "unfinished" for span in spans)
+    made = plural(len(spans) - attempts, "run") + (
+        f" and {plural(attempts, 'unfinished attempt')}" if attempts else ""
+    )
+    text = f"{made} were made within {duration(extent_s)}. "
     if overlapping:
         return text + f"{plural(overlapping, 'run')} began before the previous run had ended."
     return text + (f"No two runs overlap; the longest gap between runs is {duration(max(gaps))}." if gaps else "")
