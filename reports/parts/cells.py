@@ -16,8 +16,8 @@ floating-point rounding."""
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
     """Return a table cell that shows `text` and is sorted by the number `value`, for a column whose texts would not
-    sort by size, because their units vary. An unknown value sorts last."""
-    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
+    sort by size, because their units vary. Six digits of the number are kept. An unknown value sorts last."""
+    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.6g}", sub=sub)
 
 
 def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:

@@ -95,7 +95,7 @@ def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callabl
 
 def _energy_cell(result: Result) -> Cell:
     energy_j = mean_energy_j(result)
-    return Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}")
+    return Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.6g}")
 
 
 def _efficiency_cell(result: Result) -> Cell:
