@@ -179,9 +179,9 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs is taken as at least "
         "the spread that one further run would cause if it ended one evaluation (or clock step) away from all "
         "others. A verdict is decided by the interval and by the smallest effect that counts (equivalence margin), "
-        f"{percent(effect)}. For sets not measured alternately, the interval of a speed or time is widened by "
-        "the drift tolerance: the drift that repeated sets show, or 20 % of the value where no sets repeat, but "
-        f"never less than {DRIFT_REACH:g} standard deviations of single runs' speed."
+        f"{percent(effect)}. For sets not measured alternately, the interval of a speed or time is widened by the "
+        "drift that repeated sets show, or by 20 % where none repeat; never by less than "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 
