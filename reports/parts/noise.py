@@ -102,7 +102,7 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
         "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). It "
         f"is stated as at least {percent(MIN_EFFECT, 0)}, the smallest effect that a verdict counts. "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
-        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both sets alike. "
+        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both alike. "
         "Runs with equal seeds are assumed to need equal samples to converge. This detectable difference is "
         "computed from neighbouring runs of this set, and leaves out changes of the system from hour to hour."
     )
@@ -146,9 +146,8 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
 def _statistics(number: int, what: str) -> str:
     low, high = spread_reach(number)
     return (
-        f"Both compared sets are assumed to have {number} {what}, whose values are normally distributed with the "
-        f"same spread. From {number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the "
-        "measured spread."
+        f"Both sets are assumed to have {number} {what} with normally distributed values of the same spread. From "
+        f"{number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured spread."
     )
 
 

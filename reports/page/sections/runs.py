@@ -61,7 +61,7 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
         lead = f"{words} Every run of these configurations is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
-        lead += f" Each log says of the data in the page cache before its run: '{printable(said, 120)}'."
+        lead += f" Logs say of the page cache before each run: '{printable(said, 120)}'."
     blocks: list[Block] = [Prose(text=lead)]
     if len(group) == 1 or sum(len(result.runs) + len(result.unfinished) for result in shown) <= MAX_ROWS:
         blocks.append(runs_table(shown, f"{id_}-runs-table"))
