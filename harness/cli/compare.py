@@ -80,36 +80,33 @@ def compare(
     ruleset: str | None,
     form: str,
 ) -> int:
-    """Compare each NEW with BASE: time to train and the factors whose product it is, with intervals, causes and
-    verdicts.
+    """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
     BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
-    sets in the results folder, or files of 'report --format json' (FILE:NAME names one set of a file with several).
-    Several NEW may be given. Verdicts are 'faster', 'slower', 'below the smallest effect' (the difference is
-    certainly smaller than --min-effect), 'no difference shown' and 'inconclusive'. Quality is compared by differences
-    of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to train judged
-    slower, or a quality judged worse. An inconclusive time to train is also a regression where one of its factors is
-    slower and neither convergence nor throughput is faster. Where overhead (time outside
-    training steps) is the only factor that is slower, NEW is a regression unless throughput is higher by the same
-    ratio or more. Runs that share seeds are compared in pairs; where both runs of every pair converge
-    after equally many samples, convergence is 'identical'.
+    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). Verdicts are
+    'faster', 'slower', 'below the smallest effect' (the difference is certainly smaller than --min-effect), 'no
+    difference shown' and 'inconclusive'. Quality is compared by differences of AUC, or of the benchmark's own metric,
+    and judged 'better' or 'worse'. A regression is a time to train judged slower, or a quality judged worse. An
+    inconclusive time to train is also a regression where one of its factors is slower and neither convergence nor
+    throughput is faster. Where only overhead (time outside training steps) is slower, NEW is a regression unless
+    throughput is higher by at least as much. Runs that share seeds are compared in pairs; where both runs of every
+    pair converge after equally many samples, convergence is 'identical'.
 
     The speed of a system drifts over time. Between sets measured one after the other, a difference in speed or time
-    counts only where it exceeds the possible drift of the system. The possible drift is taken as at least 5 %, and is
-    estimated from three or more sets of one configuration and code that were measured before and after both BASE and
-    NEW (sets beside BASE and NEW, or those of --repeated). Without such repeated sets a drift of 20 % is assumed.
-    'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences. A confidence
-    interval holds only for the system on which it was measured. The results of a reference system (--with) were
-    measured earlier, on another machine.
+    counts only where it exceeds the possible drift: at least 5 %, estimated from three or more sets of one
+    configuration and code that were measured before and after both BASE and NEW (sets beside them, or --repeated).
+    Without such repeated sets a drift of 20 % is assumed. 'dlrmbench versus BASE' measures two sets alternately
+    (A/B), which detects far smaller differences. An interval holds only for the system on which it was measured; a
+    reference system (--with) was measured earlier, elsewhere.
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
     more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. The exit code
     is 5 where NEW is slower or worse, and 7 where a loss of --min-effect or more is not ruled out; stderr then says
-    how many pairs of runs, measured alternately, should decide. Sets measured one after the other never get exit code
-    0 where a drift of 20 % is assumed, nor where the estimated drift is larger than --min-effect.
+    how many pairs of runs, measured alternately, should decide. Sets measured one after the other never get 0 where
+    20 % is assumed, or where the estimated drift exceeds --min-effect.
 
-    Times to train are compared by geometric means; a score is an Olympic mean. Sets that differ in benchmark, target,
-    dataset or division are refused (exit 2).
+    Times are compared by geometric means; a score is an Olympic mean. Sets that differ in benchmark, target, dataset
+    or division are refused (exit 2).
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results
