@@ -94,10 +94,9 @@ def compare(
 
     Systems drift: between sets measured one after the other, a difference in speed or time counts only where it
     exceeds the possible drift, at least 5 %, estimated from three or more sets of one configuration and code that
-    were measured before and after both BASE and NEW (sets beside them, or --repeated). Without such repeated sets a
-    drift of 20 % is assumed. 'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller
-    differences. An interval holds only for the system on which it was measured; a reference system (--with) was
-    measured earlier, elsewhere.
+    were measured before and after both BASE and NEW (sets beside them, or --repeated). Without such sets 20 % is
+    assumed. 'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences. An
+    interval holds for one system only; a reference system (--with) was measured earlier, elsewhere.
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
     more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. The exit code
