@@ -359,7 +359,7 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
-    assert "taken as 20 % (assumed" in text
+    assert "The drift is taken as 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 

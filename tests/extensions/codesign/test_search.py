@@ -419,6 +419,7 @@ def test_a_search_is_better_where_most_seeds_leave_no_doubt() -> None:
         "gp, 40 valid points, 10 seeds: energy-delay 10.0 % above the optimum (median), random 20.0 %"
     )
     assert "(gp better in 10, worse in 0: p = 0.002); 45.0 % less than the baseline (published for other " in said
+    assert "published for other networks: 18 % and 40 % less, Shi et al." in said
     assert ". Shown here: a constrained Bayesian search" in said
     said = say_compared({"gp": gp, "random": worse, "nsga2": mixed}, found, 40)
     assert "nsga2 20.0 % (gp better in 8, worse in 2: p = 0.11)" in said and ". Not shown here: " in said
