@@ -1,6 +1,6 @@
 """Makes blocks of findings of rule checks: by rule, errors first, equal findings of several places in one row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.document.blocks import FindingEntry, FindingGroup
@@ -11,8 +11,9 @@ from rules.logs.text import printable
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
-BROKEN = "broken rule: "
-"""Prefix of a rule's title, which is a demand, in findings; without it, the demand would read as met."""
+_PREFIXES: Mapping[Severity, str] = {"error": "broken rule: ", "warning": "broken rule: ", "info": "not met: "}
+"""Prefix of a rule's title in findings, by severity: a title is a demand, and without a prefix would read as met. An
+info is worth knowing, and breaks no rule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +58,7 @@ def group_findings(
             FindingGroup(
                 id=f"{id_}-{severity}-{code}",
                 code=printable(code),
-                title=f"{BROKEN}{printable(first.title)}",
+                title=f"{_PREFIXES[severity]}{printable(first.title)}",
                 severity=severity,
                 icon=_ICONS[severity],
                 citation=printable(first.citation),
