@@ -44,7 +44,7 @@ def group_findings(
     that maximum. `name_places` and `name_labels` join the places and the labels of the findings in a row. The
     findings are about `num_labels` configurations, or other things that `label_noun` names.
     """
-    by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
+    by_rule: dict[tuple[Severity, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
         by_rule.setdefault((entry.finding.severity, entry.finding.code), []).append(entry)
     groups = []
