@@ -37,11 +37,11 @@ from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import kept_lock
 from harness.run_sets.installation import Installation
 from harness.system.load import LoadWatch
-from harness.system.preflight import MAX_LOAD_PER_CPU
 from harness.system.software import SPIN
 from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
 from rules.records.codec import Damage, Document, decode
+from rules.records.load import BUSY_SHARE
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightCheck, StepTimeRecord
 
 _LOOK_S = 0.5
@@ -272,7 +272,7 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
         time.sleep(_LOOK_S)
     load = watch.end()
     others = load.load_avg_before if load.other_cpus is None else load.other_cpus
-    return others is not None and others > MAX_LOAD_PER_CPU * load.num_cpus
+    return others is not None and others > BUSY_SHARE * load.num_cpus
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:

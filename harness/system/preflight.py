@@ -32,6 +32,7 @@ from harness.system.resources import (
 )
 from harness.system.software import container, version_of
 from reference_models.fused.private_folder import folder_problem
+from rules.records.load import BUSY_SHARE
 from rules.records.run_set import PreflightCheck as Check
 
 Status = Literal["ok", "warning", "unknown"]
@@ -40,7 +41,6 @@ MIN_AVAILABLE_BYTES = 3 * GIB
 """Bytes of available memory below which the environment check warns: the peak memory of the default benchmark,
 rounded up."""
 MIN_FREE_DISK_BYTES = 5 * GIB
-MAX_LOAD_PER_CPU = 0.1
 MAX_STEAL = 0.01
 _NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "9p", "lustre", "gpfs", "beegfs", "ceph", "fuse", "glusterfs", "afs")
 _THROTTLES = {
@@ -102,8 +102,8 @@ def check_load(load_1min: float, num_cpus: int) -> Check:
     return _judge(
         "load",
         f"{load_1min:.2f} over the last minute on {num_cpus} CPUs",
-        warns=load_1min > MAX_LOAD_PER_CPU * num_cpus,
-        why="Other processes take cores, cache and memory bandwidth from the run.",
+        warns=load_1min > BUSY_SHARE * num_cpus,
+        why="Other processes (unless your last command made the load) take cores, cache and memory bandwidth.",
         remedy="Stop other work, wait a minute and look again.",
     )
 

@@ -18,6 +18,7 @@ from reports.statistics.distributions import chi_square_quantile
 from reports.statistics.intervals import MIN_RUNS, spread_shares
 from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smallest_difference
 from reports.statistics.ratios import sample_variance
+from rules.records.load import BUSY_SHARE
 
 STEADY_SPEED = 0.05
 """Coefficient of variation of runs' speed above which the speed is called unsteady; quiet systems show 0.001 to
@@ -129,11 +130,14 @@ def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a result was measured on a noisy machine: the check of the environment before the first run
-    warned of load, a run is an outlier in speed, or the speed varied much (`is_speed_unsteady`) between its runs or
-    processes."""
-    checks = () if result.asked is None else result.asked.preflight
-    if any(check.name == "load" and check.status == "warning" for check in checks):
+    """Return whether a result was measured on a noisy machine: other processes kept more than a tenth of the CPUs
+    busy (BUSY_SHARE), a run is an outlier in speed, or the speed varied much (`is_speed_unsteady`) between its runs
+    or processes.
+
+    Where the CPUs that others kept busy are not on record, the check of the environment before the first run decides
+    by the load average, to which an earlier command of the same user contributes.
+    """
+    if _is_shared(result):
         return True
     if result.is_logged and result.outliers:
         return True
@@ -142,6 +146,16 @@ def is_disturbed(result: Result) -> bool:
     return speed_cv is not None and is_speed_unsteady(
         speed_cv, result.num_converged if result.is_logged else result.num_runs
     )
+
+
+def _is_shared(result: Result) -> bool:
+    """Return whether other processes kept more than BUSY_SHARE of the CPUs busy, on average over a result's runs."""
+    loads = [(load, load.other_cpus) for load in result.loads if load is not None and load.other_cpus is not None]
+    if measured_s := sum(load.duration_s for load, _ in loads):
+        share = sum(load.duration_s * others / load.num_cpus for load, others in loads) / measured_s
+        return share > BUSY_SHARE
+    checks = () if result.asked is None else result.asked.preflight
+    return any(check.name == "load" and check.status == "warning" for check in checks)
 
 
 def _of_rates(

@@ -7,6 +7,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rules.records.codec import Amount, PositiveCount, Record
 
+BUSY_SHARE = 0.1
+"""Share of a system's CPUs above which their use by other processes makes it a noisy machine."""
+
 
 class LoadRecord(Record, frozen=True, kw_only=True):
     """Load that other processes put on a system while one process measured; a member is None where the system does

@@ -28,6 +28,7 @@ from reports.render.html import _breakable
 from reports.results.measured import read_measured
 from reports.text.formatting import epochs
 from rules.benchmarks.loader import load_benchmark
+from rules.records.load import LoadRecord
 
 NOISE = (0.99, 1.0, 1.01, 1.005, 0.995)
 HARDWARE = {"host_processor_model_name": "Example 9000", "host_processors_per_node": "2", "number_of_nodes": "1"}
@@ -181,8 +182,18 @@ def test_a_ratio_that_is_known_badly_has_its_interval_and_a_disturbed_pair_says_
     assert f"slower ({found[2]}× to {found[3]}×) than new" in back
 
 
-@pytest.mark.parametrize(("status", "ends"), (("warning", ", on a noisy machine"), ("ok", "5 pairs of processes")))
-def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status: str, ends: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "others", "is_noisy"),
+    [
+        ("warning", None, True),
+        ("ok", None, False),
+        ("warning", 0.0, False),  # the load average was of a command that had ended
+        ("ok", 0.5, True),
+    ],
+)
+def test_a_pair_measured_beside_other_work_says_so_in_its_title(
+    tmp_path: Path, status: str, others: float | None, is_noisy: bool
+) -> None:
     folders = (
         measure(tmp_path / "base", "throughput", rates(2000)),
         measure(tmp_path / "new", "throughput", rates(5400)),
@@ -191,11 +202,13 @@ def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status:
     content = json.loads(path.read_text())
     content["preflight"] = [{"name": "load", "value": "9.00", "status": status, "why": "Busy.", "remedy": "Wait."}]
     path.write_text(json.dumps(content))
+    path = folders[1] / "extra" / "throughput.json"
+    load = LoadRecord(num_cpus=2, duration_s=9.0, load_avg_before=9.0, load_avg_after=9.0, other_cpus=others)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"loads": [msgspec.to_builtins(load)] * 5}))
     title, _ = page_of(*folders)
-    assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput of 5 pairs") and title.endswith(
-        ends
-    )
-    assert ("Measured on a noisy machine: new." in sentence_of(*folders)) == (status == "warning")
+    assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput of 5 pairs")
+    assert title.endswith(", on a noisy machine" if is_noisy else "5 pairs of processes")
+    assert ("Measured on a noisy machine: new." in sentence_of(*folders)) == is_noisy
 
 
 def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
