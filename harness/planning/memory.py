@@ -98,13 +98,13 @@ def model_memory(
 def _held_splits(workload: WorkloadConfig, eval_samples: int, free_bytes: int) -> int:
     """Return the bytes of data that a GPU with `free_bytes` holds: the evaluation split, and synthetic training data,
     each where it fits."""
-    from reference_models.training.device_data import SHARE  # imports torch
+    from reference_models.training.device_data import FREE_MEMORY_DIVISOR  # imports torch
 
     data, held_bytes = workload.data, 0
     sample_bytes = FLOAT_BYTES * (data.num_dense + data.num_lookups + 1)
     training = (data.train_samples or 0) if find_data(data.kind).is_in_memory else 0
     for num_samples in (training, eval_samples):
-        if SHARE * sample_bytes * num_samples <= free_bytes - held_bytes:
+        if FREE_MEMORY_DIVISOR * sample_bytes * num_samples <= free_bytes - held_bytes:
             held_bytes += sample_bytes * num_samples
     return held_bytes
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reference_models.d2nn.config import refuse_data
+from reference_models.d2nn.config import require_patterns
 from reference_models.d2nn.model import D2NN
 from reference_models.d2nn.reference import ReferenceWorkload
 from reference_models.data.patterns.teacher import PatternShape
@@ -33,7 +33,7 @@ class LinearWorkload(ReferenceWorkload):
     name = "linear"
 
     def make_model(self) -> nn.Module:
-        return LinearClassifier(refuse_data(self.spec.model, self.spec.data))
+        return LinearClassifier(require_patterns(self.spec.model, self.spec.data))
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
@@ -43,6 +43,6 @@ class UntrainedSharedWorkload(ReferenceWorkload):
     name = "untrained_shared"
 
     def make_model(self) -> Any:
-        model = D2NN(self.spec.model, refuse_data(self.spec.model, self.spec.data))
+        model = D2NN(self.spec.model, require_patterns(self.spec.model, self.spec.data))
         model.shared.requires_grad_(False)
         return model

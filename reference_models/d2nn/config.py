@@ -57,7 +57,7 @@ def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
     return model
 
 
-def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
+def require_patterns(model: D2NNConfig, data: DataConfig) -> PatternShape:
     """Return the shape of the dataset's patterns.
 
     Raises ConfigError for a dataset without patterns, and for a grid that is no multiple of a pattern's width, or is

@@ -17,7 +17,7 @@ from reference_models.costs import (
     Step,
     fft_flop,
 )
-from reference_models.d2nn.config import SLICE, D2NNConfig, num_propagations, refuse_data
+from reference_models.d2nn.config import SLICE, D2NNConfig, num_propagations, require_patterns
 from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
@@ -38,7 +38,7 @@ def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
     """Return the declaration of a training step of the optical network (layers and other work), from which its costs
     follow; each Fourier transform reads and writes its padded field once."""
-    shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
+    shape, cells, window = require_patterns(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {
         phase: PhaseCosts(
@@ -72,7 +72,7 @@ def estimate_memory(
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:
     """Estimate the peak memory of training the optical network by the reference implementation: fp32, one process."""
-    shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
+    shape, cells, window = require_patterns(model, data), model.grid**2, model.padding * model.grid
     parameters = declare_step(model, data, 1).num_dense_parameters
     propagations, _ = num_propagations(model, shape.num_tasks)
     field_bytes, pixel_bytes = cells * _COMPLEX_BYTES, data.num_dense * FLOAT_BYTES

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from reference_models.d2nn.config import SLICE, refuse_data
+from reference_models.d2nn.config import SLICE, require_patterns
 from reference_models.d2nn.model import D2NN
 from reference_models.d2nn.phases import D2NNPhase
 from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
@@ -35,7 +35,7 @@ class ReferenceWorkload(TrainingLoop):
         return model, [build_dense_optimizer(self.spec.train, [p for p in model.parameters() if p.requires_grad])]
 
     def make_model(self) -> nn.Module:
-        return self.model_class(self.spec.model, refuse_data(self.spec.model, self.spec.data))
+        return self.model_class(self.spec.model, require_patterns(self.spec.model, self.spec.data))
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> ImageBatch:
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)

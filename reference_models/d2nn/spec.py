@@ -1,6 +1,6 @@
 """ModelSpec of the optical network: all that the harness knows of this model. Torch-free."""
 
-from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
+from reference_models.d2nn.config import D2NNConfig, parse_model, require_patterns
 from reference_models.d2nn.costs import declare_step, estimate_memory
 from reference_models.d2nn.phases import LABELS
 from reference_models.data.store.dataset import ImageBatch
@@ -9,7 +9,7 @@ from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 SPEC = ModelSpec(
     section=D2NNConfig,
     parse=parse_model,
-    refuse=refuse_data,
+    refuse=require_patterns,
     why_no_bags="has no embedding tables",
     batch=ImageBatch,
     metric="accuracy",

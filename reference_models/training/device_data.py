@@ -6,8 +6,8 @@ import torch
 
 from reference_models.data.store.dataset import Batch, ClickDataset
 
-SHARE = 4
-"""Divisor of a GPU's free memory: a dataset split is held on the GPU if it takes at most 1 / SHARE of that memory."""
+FREE_MEMORY_DIVISOR = 4
+"""A dataset split is held on a GPU if it takes at most the GPU's free memory divided by this number."""
 
 
 class HeldSplit:
@@ -27,7 +27,7 @@ class HeldSplit:
 def fits(split: ClickDataset, free_bytes: int) -> bool:
     """Return whether a dataset split is small enough to be held on a device with `free_bytes` of free memory."""
     numbers = split.num_dense + sum(split.multi_hot) + 1
-    return SHARE * 4 * numbers * split.num_samples <= free_bytes
+    return FREE_MEMORY_DIVISOR * 4 * numbers * split.num_samples <= free_bytes
 
 
 def hold(split: ClickDataset, batches: Iterable[Batch], device: torch.device) -> HeldSplit:

@@ -7,9 +7,9 @@ of these together, each as likely as another, and better than the trend alone at
 likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
 whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of all
 places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of places as
-likely as another; their number is the one of highest log likelihood, less a penalty for each step, which the function
-`worth` gives. Shi, Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for
-time series data", compare tests where neighbours resemble each other.
+likely as another; their number is the one of highest log likelihood, less a `penalty` for each step. Shi, Gallagher,
+Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series data", compare
+tests where neighbours resemble each other.
 
 The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which the
 penalty was chosen.
@@ -52,7 +52,7 @@ class Changes:
     is_too_short: bool = False
 
 
-def worth(number: int, num_series: int = 1) -> float:
+def penalty(number: int, num_series: int = 1) -> float:
     """Return the gain in log likelihood that each change must bring to be shown, in a series of `number` values.
 
     With more than four series on a page the gain rises by the logarithm of their number over four.
@@ -68,7 +68,7 @@ def find_changes(page: Sequence[Floats]) -> list[Changes]:
 
 
 def _find(values: Floats, num_series: int) -> Changes:
-    number, least = len(values), worth(len(values), num_series)
+    number, least = len(values), penalty(len(values), num_series)
     floor = number * (_ROUNDING * float(np.abs(values).max())) ** 2
     values = values - values.mean()
     if float(np.square(values).sum()) <= floor:  # all are equal

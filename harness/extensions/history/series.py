@@ -46,7 +46,7 @@ DAMAGED = "with logs or values that cannot be read"
 UNFINISHED = "not finished"
 NO_DATE = "without a date"
 NO_VALUE = "without a value to compare"
-COPIED = "identical to another set"
+IDENTICAL = "identical to another set"
 
 
 class _OnNoSeriesError(Exception):
@@ -154,7 +154,7 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
             continue
         mark = tuple((key, series.points[0].time_ms, series.points[0].value) for key, series in made)
         if mark in seen:
-            left_out[COPIED] += 1
+            left_out[IDENTICAL] += 1
             continue
         seen.add(mark)
         for key, series in made:

@@ -17,7 +17,7 @@ NUM_SIZES = 6
 timed."""
 MIN_CALLS = 5
 """Minimum number of timed calls of each size on each worker, however long the calls take."""
-_GOLDEN_RATIO = 0.618
+_GOLDEN_SECTION = 0.618
 """Step through a list, as a share of the list's length, by which elements chosen one after another are spread evenly
 over the list."""
 
@@ -73,7 +73,7 @@ def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, .
     """Return parts of queries for one call of at most `most` items, of evenly spread sizes and repeated while they
     fit."""
     merged: list[QueryPart] = []
-    stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
+    stride = max(1, round(len(in_order) * _GOLDEN_SECTION))
     while gcd(stride, len(in_order)) != 1:
         stride += 1
     place, left = 0, most

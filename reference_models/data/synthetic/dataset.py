@@ -19,7 +19,7 @@ from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.data.synthetic.config import ZIPF_EXPONENT, has_signal
 from reference_models.process.errors import DatasetError
 
-_GOLDEN_RATIO = 0.6180339887498949
+_GOLDEN_SECTION = 0.6180339887498949
 _FITTING_ROWS = 1 << 31
 """Number of rows of a table below which `scatter` can multiply a rank by its multiplier in int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
@@ -138,7 +138,7 @@ def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> ND
 def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
     """Return the table row of each popularity rank, so that hot rows are not neighbours: rank times a number coprime
     to `num_rows` and near 0.618 `num_rows`, modulo `num_rows`."""
-    step = max(1, round(num_rows * _GOLDEN_RATIO))
+    step = max(1, round(num_rows * _GOLDEN_SECTION))
     while math.gcd(step, num_rows) != 1:
         step += 1
     if num_rows < _FITTING_ROWS:

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
 from reference_models.costs import fft_flop
-from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
+from reference_models.d2nn.config import D2NNConfig, parse_model, require_patterns
 from reference_models.d2nn.costs import num_transforms
 from reference_models.d2nn.model import D2NN, free_space, make_detectors, propagate, transfer_function
 from reference_models.d2nn.phases import D2NNPhase
@@ -77,7 +77,7 @@ def build(
 
 def test_masks_of_zero_leave_the_wave_as_it_is(data: DataConfig) -> None:
     """Where edges meet and nothing is cut off, what falls on the detectors has travelled the whole way at once."""
-    model = D2NN(config_of(), refuse_data(config_of(), data)).double()
+    model = D2NN(config_of(), require_patterns(config_of(), data)).double()
     model.transfer = transfer_function(N, PITCH, WAVELENGTH, 20)
     torch.nn.init.zeros_(model.shared)
     torch.nn.init.zeros_(model.own)
@@ -90,7 +90,7 @@ def test_masks_of_zero_leave_the_wave_as_it_is(data: DataConfig) -> None:
 
 
 def test_a_pattern_and_its_negative_give_the_same_light(data: DataConfig) -> None:
-    model = D2NN(config_of(), refuse_data(config_of(), data)).double()
+    model = D2NN(config_of(), require_patterns(config_of(), data)).double()
     model.transfer = transfer_function(N, PITCH, WAVELENGTH, 20)
     pixels = torch.randint(0, 2, (6, 64), generator=torch.Generator().manual_seed(1)).double()
     torch.testing.assert_close(model(pixels), model(1 - pixels), rtol=0, atol=1e-9)
@@ -325,7 +325,7 @@ def test_data_that_does_not_fit_is_refused(
     data: DataConfig, model: dict[str, Any], changed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        refuse_data(config_of(**model), replace(data, **changed))
+        require_patterns(config_of(**model), replace(data, **changed))
 
 
 def test_classes_outside_their_task_are_refused(data: DataConfig, folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from records_builder import system_part
 from report_builder import Page, write_run_set
 from tiers import quick_first
 
-from harness.extensions.history.series import COPIED, UNFINISHED, read_series
+from harness.extensions.history.series import IDENTICAL, UNFINISHED, read_series
 from harness.extensions.history.words import change_blocks
 from reports.document.blocks import Bullets
 from reports.schemas import DOCUMENTS
@@ -71,7 +71,7 @@ def test_a_set_that_is_not_finished_or_a_copy_is_on_no_series(tmp_path: Path) ->
     write_sets(tmp_path, STEADY[:1], first=2, num_runs=6)
     write_sets(tmp_path / "copy", STEADY[:1])
     ((series,), left_out) = read_series(tmp_path)
-    assert (len(series.points), left_out) == (2, {UNFINISHED: 1, COPIED: 1})
+    assert (len(series.points), left_out) == (2, {UNFINISHED: 1, IDENTICAL: 1})
 
 
 def test_series_of_one_name_are_told_apart(tmp_path: Path) -> None:
