@@ -31,7 +31,9 @@ CORE_COMMANDS: Mapping[str, Verb] = {
         "harness.cli.check:check", "Judge logs and result directories against the rules.", "Judge and show", True
     ),
     "score": Verb(
-        "harness.cli.check:score", "Score result directories: Olympic mean and its factors.", "Judge and show"
+        "harness.cli.check:score",
+        "Score result directories by the Olympic mean of the times to train.",
+        "Judge and show",
     ),
     "compare": Verb(
         "harness.cli.compare:compare", "Compare existing results, with verdicts.", "Judge and show", True

@@ -190,7 +190,8 @@ def score(
     require_valid: bool,
     price_per_hour: float | None,
 ) -> int:
-    """Score result directories: Olympic mean of the times to train, with its interval and its factors.
+    """Score result directories: the Olympic mean of the times to train, a confidence interval of their geometric
+    mean, and the factors of the time: samples to converge, throughput and overhead.
 
     DIR is a result directory or any directory above result directories. Scores follow from the logs alone:
     scaling.json is not read, and no file is written. A set that breaks rules is scored, too; the exit code tells of a

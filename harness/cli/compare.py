@@ -55,16 +55,16 @@ def confidence_level(text: str) -> float:
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit with 3 if the rules reject a set, 5 if NEW is slower or worse, 7 if a loss of "
-    "--min-effect or more is not ruled out (one-sided, at --confidence). inconclusive: exit with 7 also if "
-    "there is no verdict.",
+    help="regression: exit with 3 if the rules reject a set, 5 if NEW is slower or worse, 7 if NEW may be slower or "
+    "worse by --min-effect or more (one-sided, at --confidence). inconclusive: exit with 7 also if there is no "
+    "verdict.",
 )
 @click.option(
     "--repeated",
     multiple=True,
     type=ResultPath(),
     help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
-    "sets; repeatable.  [default: such sets beside BASE and NEW]",
+    "sets; repeatable.  [default: sets like BASE or NEW in the folders that hold BASE and NEW]",
 )
 @RULESET
 @form_option("table", "json", "csv", *FORMS)
@@ -83,29 +83,28 @@ def compare(
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
     BASE and NEW are result directories of any origin, measurements of 'run --throughput' or '--quality', names of
-    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). Verdicts are
-    'faster', 'slower', 'below the smallest effect' (the difference is certainly smaller than --min-effect), 'no
-    difference shown' and 'inconclusive'. Quality is compared by differences of AUC, or of the benchmark's own metric,
-    and judged 'better' or 'worse'. A regression is a time to train judged slower, or a quality judged worse. An
-    inconclusive time to train is also a regression where one of its factors is slower and neither convergence nor
-    throughput is faster. Where only overhead (time outside training steps) is slower, NEW is a regression unless
-    throughput is higher by at least as much. Runs that share seeds are compared in pairs; where both runs of every
-    pair converge after equally many samples, convergence is 'identical'.
+    sets in the results folder, or files of 'report --format json' (FILE:NAME names one set of a file with several).
+    Sets that differ in benchmark, target, dataset or division are refused (exit 2). Verdicts are 'faster', 'slower',
+    'below the smallest effect' (the difference is certainly smaller than --min-effect), 'no difference shown' and
+    'inconclusive'. Times are compared by geometric means; a score is an Olympic mean. Quality is compared by
+    differences of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to
+    train judged slower, or a quality judged worse. An inconclusive time to train is also a regression if convergence
+    or throughput is slower and neither is faster. If only overhead (time outside training steps) is slower, NEW is a
+    regression unless throughput is higher by at least as much. Runs that share seeds are compared in pairs; where
+    both runs of every pair converge after equally many samples, convergence is 'identical'.
 
-    Systems drift: between sets measured one after the other, a difference in speed or time counts only where it
-    exceeds the possible drift, at least 5 %, estimated from three or more sets of one configuration and code that
-    were measured before and after both BASE and NEW (sets beside them, or --repeated). Without such sets 20 % is
-    assumed. 'dlrmbench versus BASE' measures two sets alternately (A/B), which detects far smaller differences. An
-    interval holds for one system only; a reference system (--with) was measured earlier, elsewhere.
+    Systems drift. Between sets measured one after the other, a difference in speed or time counts only if it exceeds
+    the possible drift, at least 5 %. Drift is estimated from three or more sets of one configuration and code
+    version, measured before and after both BASE and NEW (see --repeated). Without three such sets, 20 % is assumed
+    for drift. 'dlrmbench versus BASE' measures two sets alternately (A/B) and detects far smaller differences.
+    Intervals hold for one system; a reference system (--with) was measured earlier, elsewhere.
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
-    more. The exit code is 3 where the rules reject NEW or BASE, since their numbers then show nothing. The exit code
-    is 5 where NEW is slower or worse, and 7 where a loss of --min-effect or more is not ruled out; stderr then says
-    how many pairs of runs, measured alternately, should decide. Sets measured one after the other never get 0 where
-    20 % is assumed, or where the estimated drift exceeds --min-effect.
-
-    Times are compared by geometric means; a score is an Olympic mean. Sets that differ in benchmark, target, dataset
-    or division are refused (exit 2).
+    more. The exit code is 3 where the rules reject NEW or BASE, 5 where NEW is slower or worse, and 7 where NEW may
+    be slower or worse by --min-effect or more. With 7, stderr estimates how many pairs of runs, measured alternately,
+    would decide. For times and speeds of sets measured one after the other, the exit code is never 0 if 20 % is
+    assumed for drift. If the estimated drift exceeds --min-effect, the exit code is 0 only where NEW was measured
+    faster.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results
@@ -244,7 +243,7 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 @verb("dlrmbench diff base latest", "dlrmbench diff latest/base latest/new --verbose")
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
-@click.option("-v", "--verbose", is_flag=True, help="List also the values that are identical in A and B.")
+@click.option("-v", "--verbose", is_flag=True, help="Also list the values that are identical in A and B.")
 @RULESET
 @form_option("table", "json", *FORMS, text="Form of the output; json has all details.")
 def diff(a: Path, b: Path, verbose: bool, ruleset: str | None, form: str) -> int:

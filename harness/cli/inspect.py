@@ -21,8 +21,8 @@ from harness.foundation.errors import ExitCode, HarnessError
     flag_value="",
     metavar="[DIR]",
     callback=close_systems_after,
-    help="List reference systems and their sets instead of benchmarks: shipped systems, and those in DIR or in the "
-    "folder DLRMBENCH_SYSTEMS.",
+    help="List reference systems and their result sets instead of benchmarks: shipped systems, and those in DIR or "
+    "in the folder that the environment variable DLRMBENCH_SYSTEMS names.",
 )
 @click.option(
     "--published",

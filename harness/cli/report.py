@@ -76,8 +76,8 @@ _DEFAULT_PAGE = Path("report.html")
     type=click.Choice(["files", "score"]),
     default="files",
     show_default=True,
-    help="Order of the configurations in html and md: in the order in which their files are given (files), or "
-    "fastest first (score), which is no ranking.",
+    help="Order of the configurations in html and md. files: the order in which their files are given. score: the "
+    "fastest first; this order is not a ranking, since scores may differ by chance.",
 )
 @click.option(
     "--summary",

@@ -58,13 +58,19 @@ def run(benchmark: str, form: str, **given: Any) -> None:
 def versus(form: str, **given: Any) -> None:
     """Measure SET's configuration and a change of it, alternately (A/B) and with equal seeds, and compare the two.
 
-    SET is a run set or a measurement: its folder, its name, or 'latest'. The options of this command line are the
-    change; --python OTHER measures SET's configuration in another Python environment, with the code installed there.
-    Both configurations are measured by the same quantity as SET, such as time to train or throughput. Two sets that
-    are measured one after the other also differ by changes of the system in between; sets measured alternately do
-    not. Shell commands that ran before or after SET's runs must be given again, or declined by an empty command:
-    --prepare ''. 'compare FOLDER/base FOLDER/new --fail-on regression' turns the verdict on the two sets in FOLDER
-    into an exit code. 'run --beside SET' does the same as 'versus SET'.
+    SET is a run set or a measurement: its folder, its name, or 'latest'. The new configuration is SET's, changed by
+    the options of this command line. --python measures SET's own configuration with the dlrmbench of another Python
+    environment, to compare two versions of the code. Both configurations are measured by the same quantity as SET,
+    such as time to train or throughput. Two sets that are measured one after the other also differ by changes of the
+    system in between; sets measured alternately do not.
+
+    If SET was measured with --prepare, --cleanup or --power-command, give these options again; an empty command, such
+    as --prepare '', runs nothing.
+
+    'compare FOLDER/base FOLDER/new --fail-on regression' turns the verdict on the two sets in FOLDER into an exit
+    code.
+
+    'run --beside SET' does the same as 'versus SET'.
     """
     start_and_show(read_request("run", None, given), form=form)
 

@@ -218,8 +218,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         help="Shell command to run after each run, outside the timed part, however the run ended.", unit="CMD"
     ),
     "power_command": RequestOption(
-        help="Measure energy by this shell command, which prints watts and is run every second, not by RAPL and "
-        "NVML.",
+        help="Measure energy by this shell command, instead of by RAPL and NVML; the command is run every second "
+        "and prints watts.",
         unit="CMD",
     ),
     "log_to": RequestOption(

@@ -12,7 +12,7 @@ from harness.cli.shared.help import HelpedCommand
 _HEAD = """# Commands
 
 This page is made by `dlrmbench schema commands_page > harness/cli/README.md`. `dlrmbench COMMAND --help` prints the
-part on one command.
+help of one command.
 """
 
 

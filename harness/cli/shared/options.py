@@ -288,8 +288,8 @@ _DEFINING = (
     value_option("--set", "assignments", "Set one value of the configuration; repeatable."),
     click.option(
         "--name",
-        help="Label of this configuration, part of its folder's name. Where --set changes a value that the "
-        "definition fixes, this makes a new benchmark, which is also called NAME.",
+        help="Label of this configuration, part of its folder's name. If --set changes a value that the definition "
+        "fixes, a new benchmark results; NAME is then also the name of the new benchmark.",
     ),
     DATA,
 )

@@ -68,8 +68,8 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "learning_rates",
     multiple=True,
     type=FiniteRange(min=0, min_open=True),
-    help="Learning rate to try, of which the best is chosen for each batch size but the definition's own; "
-    "repeatable.",
+    help="Learning rate to try; repeatable. Each batch size gets the best of these rates, except the definition's "
+    "own batch size, which keeps the definition's rate.",
 )
 @click.option(
     "--tuning-runs",
@@ -95,8 +95,8 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "--quick",
     "is_quick",
     is_flag=True,
-    help="Make only 3 runs, at the definition's own batch size: a first look, whose results are marked as "
-    "uncalibrated and are no reference.",
+    help="Make only 3 runs, at the definition's own batch size, for a first look. The results are marked as "
+    "uncalibrated and are not a reference.",
 )
 @click.option(
     "--plan",
@@ -109,13 +109,13 @@ def calibrate(
 ) -> None:
     """Measure which target quality BENCHMARK should have.
 
-    The command trains full epochs of BENCHMARK's model, by the reference implementation, at several batch sizes, and
-    of simpler models, whose quality must stay below the target. The definition's own batch size keeps the
-    definition's learning rate; each other batch size gets the best of several learning rates. The command writes
-    calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs stay in runs.jsonl, so that the
-    same command completes an interrupted calibration, and a changed target quality needs no new runs. Another --seed
-    confirms a target quality with new runs. By default the batch sizes are 0.5, 1 and 2 times the definition's, and
-    the learning rates are 0.5, 0.7, 1, 1.4 and 2 times the definition's.
+    The command trains BENCHMARK's model for full epochs, by the reference implementation, at several batch sizes. The
+    command also trains simpler models; the quality of simpler models must stay below the target. The definition's own
+    batch size keeps the definition's learning rate; each other batch size gets the best of several learning rates.
+    The command writes calibration.md, BENCHMARK.calibration.json and BENCHMARK.rcps.json. Finished runs stay in
+    runs.jsonl, so that the same command completes an interrupted calibration, and a changed target quality needs no
+    new runs. To confirm a target quality with new runs, give another --seed. By default the batch sizes are 0.5, 1
+    and 2 times the definition's, and the learning rates are 0.5, 0.7, 1, 1.4 and 2 times the definition's.
     """
     from harness.config.catalog import load_entry
     from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace

@@ -286,8 +286,9 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
     in_other = "" if calibration.precision == "fp32" else f", in {calibration.precision}"
     heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}{in_other}"
     note = (
-        f"Uncalibrated: {len(default.seeds)} seeds at one batch size and learning rate, a look at the problem. Its "
-        "points are no reference, and no verdict rests on them. A calibration without --quick takes over these runs."
+        f"Uncalibrated: {len(default.seeds)} seeds at one batch size and learning rate, a look at the problem. "
+        "Its points are not a reference, and no verdict rests on them. A calibration without --quick takes over "
+        "these runs."
     )
     baselines = [
         (

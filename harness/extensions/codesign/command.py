@@ -66,17 +66,17 @@ def _spaces() -> Iterable[str]:
     "methods",
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
-    help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The search "
-    "named first also searches a design space that is too large to try all designs. The first 10 designs that gp "
-    "tries, and the first 20 of nsga2, are random.  [default: gp, or nsga2 for more than 200 trials; no searches are "
-    "compared]",
+    help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The first 10 "
+    "designs that gp tries, and the first 20 that nsga2 tries, are random. A design space that is too large to try "
+    "all designs is searched by the first SEARCH given.  [default: no comparison; a large design space is searched "
+    "by gp, or by nsga2 for more than 200 trials]",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Number of seeds with which each search method of --by is repeated; the first is --seed.",
+    help="Number of seeds with which each search method of --by is repeated; the first seed is --seed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Folder in which a new folder with the results is made.")
@@ -98,13 +98,13 @@ def codesign(
     """Search the design of an accelerator, with tilings of BENCHMARK's training step, by a cost model; nothing is
     run.
 
-    Latency and energy of the training step's matrix products and lookups on an array of processing elements are
-    modelled by the numbers in the file of the design space, which --verbose prints with their sources. The baseline
-    is the hand-made design, which has the first value of each parameter in that file. A design space whose designs
-    can all be tried in about a minute is searched completely, which finds the optimum; of a larger design space
-    --trials designs are tried, the hand-made design first. Designs that exceed the limit of area, or whose tiles do
-    not fit the scratchpad, are never drawn. The results, in study.json, and their HTML page are kept in a new folder
-    below -o.
+    The cost model gives latency and energy of the training step's matrix products and lookups on an array of
+    processing elements. The numbers of the cost model are in the design-space file (--space); --verbose prints the
+    numbers with their sources. The baseline is the hand-made design: the first value of each parameter in the
+    design-space file. A design space whose designs can all be tried in about a minute is searched completely, which
+    finds the optimum. In a larger design space, --trials designs are tried, the hand-made design first. Designs that
+    exceed the limit of area, or whose tiles do not fit the scratchpad, are never drawn. The results, in study.json,
+    and their HTML page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

@@ -34,8 +34,8 @@ _DEFAULT_PAGE = Path("history.html")
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit with 5 if a series got worse within its --last newest sets. If "
-    "none did, exit with 7 if a series that has sets as new as these cannot be judged.",
+    help="regression: list what changed, and exit with 5 if a series got worse within its newest sets (number: "
+    "--last). Exit with 7 if no series got worse, but a series with equally recent sets cannot be judged.",
 )
 @click.option(
     "--last",
@@ -54,9 +54,9 @@ _DEFAULT_PAGE = Path("history.html")
 def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
     """List past run sets and measurements below DIR, newest first.  [default: results]
 
-    Each set is listed with its benchmark, configuration, system, verdict, score, throughput, and the code that made
-    it. Sets that cannot be read are listed as broken. The directory DIR is the whole history: no data is kept
-    elsewhere.
+    Each set is listed with its benchmark, configuration, system, verdict, score, throughput, and the version of the
+    code that made it. Sets that cannot be read are listed as broken. The directory DIR is the whole history: no data
+    is kept elsewhere.
 
     A series is one quantity of one benchmark, configuration and system over time. --format html makes a page of all
     series: a chart of each, and the changes that are more than chance. Each change is shown with its size, the first

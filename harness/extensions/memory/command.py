@@ -85,7 +85,7 @@ def _tiers() -> Iterable[str]:
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
-    help="Number of samples of one query: items ranked for one user. Tables of the user's side are looked up once "
+    help="Number of samples (items ranked for one user) in one query; tables of user features are looked up once "
     "per query.",
 )
 @_SEED
@@ -201,7 +201,8 @@ def trace(
     "--rate",
     type=amount,
     metavar="NUMBER",
-    help="Queries per second at which latency is simulated.  [default: queries on an idle system]",
+    help="Queries per second at which latency is simulated.  [default: no rate; queries come one after the other, "
+    "on an idle system]",
 )
 @click.option(
     "--fit-cache",
@@ -233,15 +234,15 @@ def trace(
     default="host",
     show_default=True,
     metavar="WHO,…",
-    help="Where a sample's embedding rows are added up (pooled): host, device or switch.",
+    help="Where a sample's embedding rows are summed (pooled): host, device or switch.",
 )
 @click.option(
     "--placement",
     type=click.Choice(["interleave", "hot-local"]),
     default="interleave",
     show_default=True,
-    help="Rows that lie in the DRAM of --local: rows spread over all rows (interleave), or the rows looked up most "
-    "(hot-local, an oracle).",
+    help="Rows that the DRAM of --local holds: evenly spaced rows (interleave), or the rows that the trace looks up "
+    "most (hot-local, an oracle).",
 )
 @click.option(
     "--local",
@@ -267,7 +268,8 @@ def trace(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Power in watts of a host without DRAM for rows, of each GB of that DRAM, and of each device below DRAM.",
+    help="Power in watts: HOST of a host, not counting the DRAM that holds rows; GB of each gigabyte of that DRAM; "
+    "DEVICE of each device of the slower memory.",
 )
 @click.option(
     "--row-size",

@@ -38,9 +38,9 @@ from harness.foundation.errors import ExitCode
 @click.option(
     "--weights",
     is_flag=True,
-    help="Package also the weights that 'run --keep-weights' kept; their size is printed.",
+    help="Also package the weights that 'run --keep-weights' kept; their size is printed.",
 )
-@click.option("--allow-non-compliant", is_flag=True, help="Package also sets that break rules or are incomplete.")
+@click.option("--allow-non-compliant", is_flag=True, help="Also package sets that break rules or are incomplete.")
 @NO_SECOND_OPINION
 def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
     """Build an organisation's MLPerf submission tree from RESULTS: run sets or their names, or result trees of any

@@ -25,7 +25,7 @@ from harness.extensions.placement.options import BATCH_SIZE
     "num_sets",
     type=click.IntRange(100, 10_000),
     metavar="SETS",
-    help="Measure also this number of sets of tables, each set as one device would run it, for 'place --cost net'.",
+    help="Also measure this number of sets of tables, each set as one device would run it, for 'place --cost net'.",
 )
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."
@@ -41,11 +41,14 @@ def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path,
     """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
     Lookups, backward pass and update for a global batch are timed for each table, and for the halves into which plans
-    may cut a table: the median of eight alternate rounds, with its spread, and the machine's load. 'place --costs'
-    adds up the measured times of tables, on this machine or another. With --sets, random sets of 1 to 15 tables or
-    halves of tables are measured in the same rounds; each set is timed as one lookup, backward pass and update of all
-    its tables. From the times of the sets, 'place --costs FILE --cost net' tells whether sums of the tables' times
-    are wrong by more than the noise, and uses a neural net only where the net is shown to predict better.
+    may cut a table. Each time is the median of eight rounds; in each round, a table and its halves are timed one
+    after the other. The file of -o also has the spread of the rounds, and the machine's load. 'place --costs' adds up
+    the measured times of tables, on this machine or another.
+
+    With --sets, random sets of 1 to 15 tables or halves of tables are also timed, each set as one lookup, backward
+    pass and update of all its tables. Each round then times all tables, halves and sets. 'place --costs FILE --cost
+    net' tells whether the measured times of sets differ from sums of the tables' times by more than the noise. A
+    neural net replaces the sums only where the net is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

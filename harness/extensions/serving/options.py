@@ -73,8 +73,8 @@ _ASKING = (
         "num_workers",
         type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
-        help="Number of threads that take queries; the CPU threads of --threads are shared out among these workers.  "
-        "[default: both numbers are chosen by timing]",
+        help="Number of threads that take queries; the CPU threads of --threads are shared out among these "
+        "workers.  [default: workers and threads are both chosen by timing]",
     ),
 )
 _ANSWERING = (

@@ -83,16 +83,19 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     how much the rate would change with other random arrivals of queries, and the rate in steady state. The rate in
     steady state is higher, since LoadGen's rule allows only lower rates in short runs. LoadGen's files are kept.
 
-    Queries are drawn from a library of samples, which holds the evaluation split, up to 1 GiB, and at least 64
-    queries. Measurements whose libraries differ in size are not compared.
+    Queries are drawn from LoadGen's sample library: the evaluation split, cut to 1 GiB but to no fewer than 64
+    queries. Measurements whose sample libraries have different numbers of queries are not compared.
 
     --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings. With --mlperf,
     runs take 600 s and use the seeds of --round. For dlrm-v2, the scenario server needs a p99 latency within 60 ms,
     and the library has 204,800 queries; for dlrm-v3, the limit is 80 ms, and the library has 349,823 queries. The
-    number of samples and the least time that runs with --mlperf need are printed before the first run. In a file
-    user.conf, target_qps is the first rate of the search, and target_latency is the latency limit; min_duration,
-    min_query_count and performance_sample_count_override hold for every run. Any other key for the model (or *) and
-    the scenario is refused. The results belong to a benchmark of dlrmbench, and are no MLPerf results.
+    number of samples and the least time that runs with --mlperf need are printed before the first run. The results
+    belong to a benchmark of dlrmbench, and are not MLPerf results.
+
+    In a file user.conf, target_qps is the first rate of the search. target_latency is the latency limit in the
+    scenario server, and the expected latency in single_stream; target_latency_percentile means the same as
+    --percentile. min_duration, min_query_count and performance_sample_count_override hold for every run. A line with
+    another key is refused if the line applies to this model (or to *) and this scenario (or to *).
 
     With --mode accuracy every sample of the evaluation split is answered once, and LoadGen's accuracy log is kept.
     The AUC from LoadGen's accuracy log is compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not

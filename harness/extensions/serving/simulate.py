@@ -42,12 +42,13 @@ from reports.render.forms import FORMS
 @VERBOSE
 @QUIET
 def simulate(benchmark: str, form: str, **given: Any) -> None:
-    """Simulate how long queries of BENCHMARK's model wait at each rate of queries; this makes no benchmark result.
+    """Simulate how long queries of BENCHMARK's model wait at each rate of queries; the output is not a benchmark
+    result.
 
-    In a fresh process the model is built, and forward passes of several sizes are timed. A queue of queries is
-    then simulated from the times of these passes, without running the model or LoadGen, at rates up to the
-    model's capacity. No package besides dlrmbench's own requirements is needed. The latency limit and the queries
-    are given by the same options as for 'serve'.
+    In a fresh process the model is built, and forward passes of several sizes are timed. From the measured times of
+    the forward passes, a queue of queries is then simulated, at query rates up to the model's capacity. The
+    simulation runs neither the model nor LoadGen. No package besides dlrmbench's own requirements is needed. The
+    latency limit and the queries are given by the same options as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
     from rules.records.experiment import without_options

@@ -22,7 +22,7 @@ _STEPS = 50
 _HELP = {
     "runs": "Number of pairs of runs (base and new) of each benchmark.",
     "output": "Folder in which the suite's folder is made.",
-    "seed": "Base seed that all benchmarks share, in both settings.  [default: drawn]",
+    "seed": "Base seed that all benchmarks share, for `base` and `new` alike.  [default: drawn]",
 }
 
 
@@ -64,8 +64,8 @@ def suite(
 
     Throughput is measured over 50 steps in 5 processes of each setting, unless an option asks for another
     measurement. Verdicts hold for the suite as a whole: where base and new are alike, at most 5 % of suites have any
-    verdict of a difference. The geometric mean is that of the ratios new / base of the suite's benchmarks; it is no
-    MLPerf score. A benchmark that fails is named and left out of the geometric mean, and the exit code is 4.
+    verdict of a difference. The geometric mean of the benchmarks' ratios new / base is not an MLPerf score. A
+    benchmark that fails is named and left out of the geometric mean, and the exit code is 4.
     """
     from harness.config.run_config import read_set_option
     from harness.extensions.suites.suite import read_suite

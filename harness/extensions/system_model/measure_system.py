@@ -28,7 +28,7 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
 @click.option(
     "--bundle",
     metavar="NAME",
-    help="Measure also reference run sets on this system, and pack them and the rates as an archive called NAME, "
+    help="Also measure reference run sets on this system, and pack them and the rates as an archive called NAME, "
     "with which others can compare their results.",
 )
 @click.option(
@@ -39,7 +39,7 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
     help=f"Benchmark whose reference sets --bundle measures; repeatable.  [default: {', '.join(BENCHMARKS)}]",
 )
 @DATA
-@output_option("Folder in which the reference run sets of --bundle are made.", "--results")
+@output_option("Folder for the run sets that --bundle measures as a reference.", "--results")
 def measure_system(
     output: Path | None, bundle: str | None, benchmarks: tuple[str, ...], data_root: Path | None, results: Path
 ) -> None:

@@ -40,8 +40,8 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     metavar="NAME|FILE",
     shell_complete=completing_or_files(system_names),
     callback=close_systems_after,
-    help="Reference system on which the training step is modelled: a name in 'list --systems', or a bundle; "
-    "repeatable.",
+    help="Reference system on which the training step is modelled: a name in 'list --systems', or a bundle (.zip "
+    "archive of 'measure-system --bundle'); repeatable.",
 )
 @click.option(
     "--price-per-hour",
@@ -58,13 +58,14 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     flag_value="",
     metavar="[DIR]",
     callback=close_systems_after,
-    help="Model also all known reference systems, and those in DIR, and order all systems by the cost or time to "
+    help="Also model all known reference systems, and those in DIR, and order all systems by the cost or time to "
     "train.",
 )
 @click.option(
     "--measure/--no-measure",
     default=True,
-    help="Also time a few training steps on this machine, to compare with the steps modelled for `this`.",
+    help="With --system this: also time a few training steps on this machine, to compare with the modelled step "
+    "time.",
 )
 @form_option("table", "json")
 @VERBOSE
@@ -82,8 +83,8 @@ def plan_system(
 
     Times are modelled from the rates in a system's file, which gives a source for each rate; the number of steps of a
     run follows from reference convergence points. On the system `this`, on which the command runs, a few steps are
-    also timed. With --rank, systems are ordered by the cost or time to train, and the model's error is given for
-    those systems whose bundles (archives of results) have a measurement of the same configuration.
+    also timed. With --rank, systems are ordered by the cost or time to train. The error of the modelled step time is
+    given for systems whose bundle (archive of results) has a measurement of the same configuration.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve

@@ -121,14 +121,16 @@ def tune(
     constraint, is infeasible. In the end the best feasible trial and the default configuration are measured in 5
     pairs with seeds that no trial had, and compared: the default is kept unless the best trial is shown to be better.
     If the default configuration failed, the best trial is measured alone. If the best trial misses a constraint when
-    it is measured again, the second best trial is measured, too. A COLUMN is a column of a measurement's table,
-    memory, energy_delay or, for runs to the target, time_to_train_s. Without an option such as --throughput or
-    --quality, the COLUMNs given decide what is measured. 'dlrmbench resume' completes an interrupted search, with the
-    trials that the search would have made.
+    it is measured again, the second best trial is measured, too. 'dlrmbench resume' completes an interrupted search,
+    with the trials that the search would have made.
+
+    COLUMN is one of the following: any column of a measurement's table; memory; energy_delay; or, for runs to the
+    target, time_to_train_s. Without an option such as --throughput or --quality, the COLUMNs given decide what is
+    measured.
 
     With --parallel-trials several trials are measured at a time; these trials are proposed together, before any of
-    them is measured. A trial that ends early repeats its work, which is not recorded, until all trials measured at
-    the same time have ended; so each trial runs beside equally many others.
+    them is measured. A trial that ends early repeats its work until all trials measured at the same time have ended,
+    so that each trial runs beside equally many others. The repetitions are not recorded.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord

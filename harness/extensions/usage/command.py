@@ -97,8 +97,8 @@ def usage(
     Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
     time. A request that has not begun by its deadline is dropped. The score is measured several times, by newly
     started workers, and has a 95 % confidence interval (Student's t) over these measurements. The applications named
-    after XRBench's scenarios have small MLPs in place of its models. --set takes a key of a model, MODEL.KEY, or of
-    the application, usage.KEY. Where no rate meets all deadlines, the exit code is 7.
+    after XRBench's scenarios have small MLPs in place of XRBench's models. --set takes a key of a model, MODEL.KEY,
+    or of the application, usage.KEY. Where no rate meets all deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values
