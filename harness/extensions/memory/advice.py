@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.extensions.memory.policies import LRU
 from harness.extensions.memory.setups import PoolResult, Setup, TierQuestion
-from harness.extensions.memory.trace import KeptTrace
+from harness.extensions.memory.trace import KeptTrace, name_units
 from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import num_bytes, percent, plural
 
@@ -15,7 +15,7 @@ _LOAD = 0.7
 """Load (busy share of the time) of the busiest device or link at the query rate that the suggested next command asks
 for."""
 _CACHES = "1%,5%,20%"
-_NO_PRICES = "the memories' files give no prices"
+_NO_PRICES = "no prices are known"
 _ROW_BYTES = 128
 """Bytes of an embedding row in the suggested command where a trace does not give the size: 32 values of fp32."""
 
@@ -31,7 +31,7 @@ def advise_tiers(
     """Say which memory and row cache to take, the bytes of embedding rows in DRAM and on devices, and the command to
     run next.
 
-    `results` are a study's results (one per memory, cache and place where rows are added up), the best first;
+    `results` are a study's results (one per memory, cache and place where rows are summed), the best first;
     `kept_bytes` is the size of the tables that stay in DRAM whole; `row_size` is the row size that the command line
     gave for all tables, in bytes.
     """
@@ -42,12 +42,12 @@ def advise_tiers(
         return f"DRAM holds all rows ({num_bytes(all_bytes)}): no slower memory is needed."
     below = max(0, all_bytes - kept_bytes - question.local_bytes)
     sizes = (
-        f"{num_bytes(in_dram)} of rows in DRAM and {num_bytes(below)} on "
-        f"{plural(question.num_devices, 'device')} of {setup.name}, instead of {num_bytes(all_bytes)} in DRAM "
+        f"Rows then take {num_bytes(in_dram)} of DRAM and {num_bytes(below)} on "
+        f"{plural(question.num_devices, 'device')} of {setup.name}, instead of {num_bytes(all_bytes)} of DRAM "
         f"(computed; {_NO_PRICES})"
     )
     is_possible = results[0].wait_s is not None
-    take = f"Take {setup.label}, rows added up by the {results[0].pool}: {sizes}." if is_possible else ""
+    take = f"Recommended: {setup.label}, rows summed by the {results[0].pool}. {sizes}." if is_possible else ""
     return f"{take} {_ask_next(setup, results[0], folder, row_size)}".strip()
 
 
@@ -75,7 +75,7 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
     elif not setup.cache.words:
         why = "to see caches"
     else:
-        return "Next, for hosts and power: the command of this study with --fleet, and --watts of your machines."
+        return "Next, for hosts and power: this study's command with --fleet, and --watts of your machines."
     words = ["dlrmbench", "tiers", "--trace", str(folder), "--tier", setup.name, *changed]
     words += [] if rate is None else ["--rate", f"{rate:g}"]
     words += ["--devices", str(question.num_devices)] if question.num_devices > 1 else []
@@ -103,8 +103,7 @@ def advise_trace(kept: KeptTrace, folder: Path, ratio_at: tuple[float, float]) -
     else:
         all_bytes = trace.num_units * unit_bytes
         sizes = (
-            f"All rows take {num_bytes(all_bytes)}, a cache of {percent(share)} of them takes "
-            f"{num_bytes(round(share * all_bytes))} of DRAM "
-            f"(computed; {_NO_PRICES})"
+            f"All rows take {num_bytes(all_bytes)}; a cache of {percent(share)} of the {name_units(trace)} takes "
+            f"{num_bytes(round(share * all_bytes))} of DRAM (computed; {_NO_PRICES})"
         )
     return f"{sizes}. Next, to see the latency of the {percent(ratio)} of lookups that miss: {shlex.join(words)}"

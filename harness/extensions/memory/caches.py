@@ -39,11 +39,16 @@ class Cache:
     share: float | None
     """Capacity as a share of the rows of the tables that a slower memory holds; None where there is no cache."""
     words: str = ""
-    """Name of the cache in tables and sentences, such as 'cache of 5 %'; empty where there is no cache."""
+    """Name of the cache in tables and sentences, such as 'cache of 5 % of the rows'; empty without a cache."""
     of_tables: tuple[int, ...] | None = None
     """Rows of the cache that each table has for itself [tables]; None where one cache serves all tables."""
     policy: str = LRU
     """Replacement policy of the cache, a key of POLICIES, such as 'lru'."""
+
+    @property
+    def phrase(self) -> str:
+        """Return the name of the cache with its article, such as 'a cache of 5 % of the rows'."""
+        return f"a {self.words}" if self.of_tables is None else self.words
 
 
 class MissCurve(Protocol):

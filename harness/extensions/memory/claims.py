@@ -1,7 +1,7 @@
 """Compare simulated speed-ups and computed power with published figures, and say what causes the difference.
 
-The published figures are those in the abstracts of two papers: PIFS-Rec (MICRO'24, arXiv 2409.16633) adds embedding
-rows up in the switch; software-defined memory (arXiv 2110.11489) saves power.
+The published figures are those in the abstracts of two papers: PIFS-Rec (MICRO'24, arXiv 2409.16633) sums embedding
+rows in the switch; software-defined memory (arXiv 2110.11489) saves power.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from reports.text.formatting import num_bytes, percent, plural
 from rules.records.study import StudyTable
 
 SPEEDUP, OVER_BEACON = 3.89, 2.03
-"""Speed-ups in the abstract of the paper PIFS-Rec: over the CXL memory system Pond, where the host adds embedding
-rows up, and over the near-memory accelerator BEACON."""
+"""Speed-ups in the abstract of the paper PIFS-Rec: over the CXL memory system Pond, where the host sums embedding
+rows, and over the near-memory accelerator BEACON."""
 _LEAST_POWER = 0.05
 """Smallest saving of power in the abstract of the paper on software-defined memory (arXiv 2110.11489), as a share of
 the power before."""
@@ -46,39 +46,41 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
     """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
     or say why the published one is not shown.
 
-    Return one sentence, or two where the user asks for a fleet of hosts and rows may be added up in a switch.
+    Return the comparison as the last finding, after one on BEACON where rows may be summed in a switch.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
-    claims = [_close_pools(said, has_pools=has_pools)] if is_of_pools else []
+    claims = _close_pools(said, has_pools=has_pools) if is_of_pools else []
     if fleets or not claims:
         claims.append(_close_fleets(question.fleet, fleets, said) + _compare_tiers(said))
     return [f"{claim}." for claim in claims]
 
 
-def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
-    """Compare the simulated speed-up of adding embedding rows up in the switch with the one published in the paper
-    PIFS-Rec, in a clause."""
-    published = f"PIFS-Rec's {SPEEDUP}x over rows added up by the host (Pond) and {OVER_BEACON}x over BEACON"
+def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
+    """Compare the simulated speed-up of summing embedding rows in the switch with the ones published in the paper
+    PIFS-Rec: return text on BEACON, if the switch is simulated, and text on the host."""
+    published = f"PIFS-Rec: {SPEEDUP}× as fast as Pond (rows summed by the host), {OVER_BEACON}× as fast as BEACON"
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
-        why = "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates it"
+        why = (
+            "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates the first"
+        )
         why = why if any(each.setup.reads.rows.any() for each in said) else "nothing is remote"
-        return f"{published} (published, other traces) are not shown: {why}"
+        return [f"Published for {published} (other traces). These speed-ups are not shown here: {why}"]
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
-    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over its numbers' ranges"
+    ranges = f"{best.gains[0]:.2f}× to {best.gains[1]:.2f}× over the ranges of the memory's numbers"
     over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
-    beacon = "BEACON, whose parts the abstract does not give, is not simulated: --pool device is nearest"
+    beacon = "BEACON, whose parts the abstract of PIFS-Rec does not give, is not simulated: --pool device is nearest"
     if over is not None:
-        beacon = f"Over rows added up by devices, the nearest to BEACON here, it is {over:.2f}x as fast"
-    ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
-    return f"{published} are published (other traces). Here {ours}, {_say_setter(best.setup, best.gain)}. {beacon}"
+        beacon = f"The switch is {over:.2f}× as fast as devices that sum rows, the nearest to BEACON here (simulated)"
+    ours = f"the switch is {best.gain:.2f}× as fast as the host ({best.setup.label}, simulated; {ranges})"
+    return [beacon, f"Published for {published} (other traces). Here {ours}. {_say_setter(best.setup, best.gain)}"]
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
     """Say how many times as much latency the slowest memory adds to a query as the fastest does; both have the row
-    cache of the fastest, and rows are added up in the same place. Empty where only one memory has a latency."""
+    cache of the fastest, and rows are summed in the same place. Empty where only one memory has a latency."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""
@@ -101,11 +103,11 @@ def _say_setter(setup: Setup, gain: float) -> str:
             doubled = setup.changed(**{member: 2 * quantity.value}).speed_up("switch")
             effects |= {} if not doubled else {member: (quantity.value, doubled)}
     if not effects:
-        return "set by no single number"
+        return "The speed-up depends on no single number"
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
     number = f"{_SETTERS[most]}, {value:g} in {setup.name}'s file"
-    return f"set most by {number} ({doubled:.2f}x with {2 * value:g})"
+    return f"Most depends on {number}: with {2 * value:g}, the switch is {doubled:.2f}× as fast"
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
@@ -188,7 +190,7 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
         waits = "The latencies above are simulated" if num_waits else "No latency was simulated at this rate"
-        return f"{published} is not shown here: it takes the options --fleet and --watts. {waits}"
+        return f"{published} is not shown here: give --fleet and --watts. {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:

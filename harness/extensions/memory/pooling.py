@@ -4,7 +4,7 @@ queries.
 Time is simulated. A query is one sample: a bag of every table. Its reads are issued together, wait for the channels
 of their devices, first come first served, and overlap; a thread with fewer reads in flight than a query needs issues
 them in waves. When a query's last device is done, its bytes cross the link that all devices share to the host, one
-query after another. Rows are added up by the host, by each device for its own rows, or by the switch between them
+query after another. Rows are summed by the host, by each device for its own rows, or by the switch between them
 (PIFS-Rec, MICRO'24); a sum crosses the remaining links as one row. Drives without a switch share no link: each
 answers over its own link while it reads.
 """
@@ -41,7 +41,7 @@ busiest resource's load from which another resource's waits are corrected to the
 
 
 class RemoteReads(NamedTuple):
-    """Number of embedding rows and of bags (rows that are added up) that each sample reads from each memory
+    """Number of embedding rows and of bags (rows that are summed) that each sample reads from each memory
     device."""
 
     rows: Ids

@@ -123,8 +123,8 @@ class Setup:
 
     @property
     def label(self) -> str:
-        """Return the name of the memory and its row cache, such as 'nand, cache of 20 %'."""
-        return f"{self.name}, {self.cache.words}" if self.cache.words else self.name
+        """Return the name of the memory and its row cache, such as 'nand with a cache of 20 % of the rows'."""
+        return f"{self.name} with {self.cache.phrase}" if self.cache.words else self.name
 
     def busiest(self, pool: Pool) -> Resource:
         """Return the device or link that a query occupies longest on average where `pool` (host, device or switch)
@@ -133,7 +133,7 @@ class Setup:
 
     @property
     def limit(self) -> Resource | None:
-        """Return the device or link that limits the query rate, with rows added up where that rate is highest; None
+        """Return the device or link that limits the query rate, with rows summed where that rate is highest; None
         where nothing is read."""
         found = [each for pool in self.question.pools if (each := self.busiest(pool)).busy_s]
         return min(found, key=lambda each: each.busy_s, default=None)
@@ -169,7 +169,7 @@ class Setup:
 
 
 class PoolResult(NamedTuple):
-    """Result for one memory, one row cache, and one place where rows are added up (host, device or switch): the
+    """Result for one memory, one row cache, and one place where rows are summed (host, device or switch): the
     simulated latency, or that the query rate is impossible."""
 
     setup: Setup
@@ -180,8 +180,8 @@ class PoolResult(NamedTuple):
     wait_s: float | None
     """Mean latency added to a query, in seconds; None where the query rate is impossible."""
     gain: float | None
-    """Speed-up over rows added up by the host; None for the host itself, and where the rate is impossible with
+    """Speed-up over rows summed by the host; None for the host itself, and where the rate is impossible with
     either."""
     gains: tuple[float, float] | None
-    """Smallest and largest speed-up over rows added up by the host, within the ranges of the memory's numbers; None
+    """Smallest and largest speed-up over rows summed by the host, within the ranges of the memory's numbers; None
     where there is no speed-up."""

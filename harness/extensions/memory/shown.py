@@ -143,24 +143,27 @@ def name_tiers(study: StudyRecord) -> str:
 
 TERMS = {
     "LRU": "A cache that evicts the row looked up longest ago.",
-    "LFU with ageing": "A cache that evicts the row of fewest lookups, of which old ones count less "
+    "LFU with ageing": "A cache that evicts the row of fewest lookups; old lookups count less "
     "(LFU-DA, Arlitt et al., 2000).",
     "static": "A set of rows that never changes: those that the trace's first half, or the warm-up, looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
     "Cold misses": "Misses because a lookup is the first of its row; no cache can avoid them, and a short trace has "
     "many.",
     "Hit rate of all rows": "The highest hit rate of any cache: a cache of all rows misses only first "
-    "lookups. It counts lookups after the warm-up, so that a longer warm-up gives another rate.",
+    "lookups. Only lookups after the warm-up count, so that a longer warm-up gives another rate.",
     "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
     "memory in proportion to their sizes.",
+    "Touched": "Rows that the trace looks up at least once.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
-    "Pool": "Where the rows of a bag are added up: in the host, in each device, or in the switch between them.",
+    "Pool": "Where the rows of a bag are summed: in the host, in each device, or in the switch between them.",
     "Read amplification": "Bytes that a memory reads for each byte of a row, since it reads whole granules.",
     "From empty": "The miss ratio of the whole trace, with a cache that is empty at first.",
     "Load": "The share of the time for which the busiest device or link is busy.",
-    "Reads in flight": "Reads waiting or in progress at a device when a read is issued, its own query's among them.",
+    "Reads in flight": "Reads waiting or in progress at a device when a read is issued, including those of the same "
+    "query.",
     "Link queue": "The time a query waits for earlier queries to cross the link that devices share to the host.",
-    "Mean added": "The mean latency that rows outside DRAM add to a query: in queues, on device and link, by sums.",
+    "Mean added": "The mean latency that rows outside DRAM add to a query: queues, device, link, and summing "
+    "the rows.",
     "p99": "The 99th percentile of added latency, which 99 of 100 queries do not exceed.",
     "SHARDS": "A method that estimates miss ratios from a sample of rows, chosen by a hash of their ids.",
 }

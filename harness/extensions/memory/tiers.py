@@ -43,7 +43,7 @@ from reports.text.formatting import duration, num_bytes, percent, plural, si
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
-PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
+PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}×, other traces", f"{OVER_BEACON}×, other traces"
 """Speed-ups in the abstract of the paper PIFS-Rec, in words: over the CXL memory system Pond, where the host adds
 embedding rows up, and over the near-memory accelerator BEACON."""
 _SOLVED = {
@@ -72,7 +72,7 @@ computed, where a cache policy other than LRU is asked for."""
 _LEAST_OF_P99 = 200
 """Minimum number of counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set
 it."""
-_ALONE = " when no query waits for another"
+_ALONE = " without queueing"
 _ORACLE = (
     "hot-local keeps the rows that this trace looks up most in local memory. It is an oracle: it is chosen by the "
     "lookups that it is judged by, and rows chosen by earlier lookups serve fewer."
@@ -89,7 +89,7 @@ def tiers_study(
     row_size: int | None = None,
 ) -> StudyRecord:
     """Simulate embedding rows below DRAM for a trace of lookups: one table row per memory, row cache and place where
-    rows are added up.
+    rows are summed.
 
     With the trace's `folder` the study advises which memory to take and which command to run next; `row_size` is the
     row size in bytes that the command line gave for all tables, None without one.
@@ -261,10 +261,10 @@ def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQue
         tables.append(table)
         cache = num_rows if size is None else size
         share, memory = percent(cache / num_rows), num_bytes(cache * question.row_bytes)
-        words = f"cache of {share}{side}, which hits {percent(hit_rate if size is not None else most)}"
+        of_rows, hits = f"{share} of the {name_units(trace)}{side}", percent(hit_rate if size is not None else most)
+        words = f"cache of {of_rows}, which hits {hits}"
         found.append(Cache(num_rows=cache, share=cache / num_rows, words=words))
-        of_all = f"{share} of the {name_units(trace)}{side}, {memory},"
-        smallest = f"{of_all} are the smallest LRU cache that hits {percent(hit_rate)}"
+        smallest = f"{of_rows}, {memory}, are the smallest LRU cache that hits {percent(hit_rate)}"
         none = f"no LRU cache hits {percent(hit_rate)}: one of all rows hits {percent(most)}, all but first lookups"
         findings.append(f"{none if size is None else smallest} (computed).")
     if question.fit_bytes is not None:
@@ -281,7 +281,10 @@ def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQue
         if share_given is None:
             found.append(Cache(num_rows=0, share=None))
             continue
-        size, words = max(1, round(share_given * num_rows)), f"cache of {percent(share_given)}{side}"
+        size, words = (
+            max(1, round(share_given * num_rows)),
+            f"cache of {percent(share_given)} of the {name_units(trace)}{side}",
+        )
         found += [
             Cache(num_rows=size, share=share_given, words=f"{words}{_name_policy(question, policy)}", policy=policy)
             for policy in question.policies
@@ -446,11 +449,11 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     """Simulate the latency added to queries where `pool` (host, device or switch) adds embedding rows up, or say that
     the rate is impossible.
 
-    Speed-ups are over rows added up by the host.
+    Speed-ups are over rows summed by the host.
     """
     tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
-    label = f"{setup.label}, rows added up by the {pool}"
+    label = f"{setup.label}, rows summed by the {pool}"
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
     head = (setup.name, setup.cache.share, *setup.policy, pool)
     if question.rate is not None and load >= 1:
@@ -469,11 +472,12 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     faster = ""
     if gain is not None and gains is not None:
         of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the memory's numbers"
-        faster = f", {gain:.2f} times as fast as with rows added up by the host ({of_range})"
+        faster = f". With rows summed by the host, {setup.name} adds {gain:.2f} times as much ({of_range}; simulated)"
     alone = _ALONE if question.rate is None else ""
-    of_queries = f"of {plural(len(setup.reads.rows), 'counted query', 'counted queries')}"
-    tail = f"{of_queries}, too few for a p99," if p99 is None else f"and {duration(p99)} at p99 {of_queries}"
-    wait = f"adds {duration(wait_s)} to a query's latency on average {tail}{alone}{faster} (simulated)"
+    of_queries = plural(len(setup.reads.rows), "counted query", "counted queries")
+    tail = "" if p99 is None else f" on average and {duration(p99)} at p99"
+    how = f"mean of {of_queries}, too few for a p99" if p99 is None else of_queries
+    wait = f"adds {duration(wait_s)} to a query's latency{tail}{alone} ({how}; simulated){faster}"
     depth = waits.depth if most.busy_s and tier.read_latency_s.deeper else None
     parts: list[float | None] = [float(part.mean()) for part in waits.parts]
     if tier.shared_link(pool) is None and not tier.has_switch:
@@ -511,7 +515,7 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the result with the largest speed-up over rows added up by the host, where there are no speed-ups the
+    """Return the result with the largest speed-up over rows summed by the host, where there are no speed-ups the
     one with the least added latency; None if the query rate is impossible in every result."""
     gains = [each for each in said if each.gain is not None]
     if gains:
@@ -527,15 +531,18 @@ def _order(said: Sequence[PoolResult]) -> list[str]:
 
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
-    """Say, for each place where rows are added up (host, device or switch), the highest possible query rate and what
+    """Say, for each place where rows are summed (host, device or switch), the highest possible query rate and what
     limits it, with the best result's memory and row cache; no sentence where there is only one place."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
-    words = [f"{si(1 / most.busy_s)} by the {pool} (limit: {most.name})" for pool, most in limits if most.busy_s]
-    if len(words) < 2:
+    rates = [(f"{pool} {si(1 / most.busy_s)}", most.name) for pool, most in limits if most.busy_s]
+    if len(rates) < 2:
         return []
-    return [f"{best.setup.label}: highest queries/s, with rows added up: {', '.join(words)} (computed)."]
+    head, names = f"{best.setup.label}: highest queries/s by who sums the rows", {name for _, name in rates}
+    if len(names) == 1:
+        return [f"{head}: {', '.join(rate for rate, _ in rates)}, each limited by {names.pop()} (computed)."]
+    return [f"{head}: {', '.join(f'{rate} (limited by {name})' for rate, name in rates)}; computed."]
 
 
 def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) -> list[str]:
@@ -550,8 +557,8 @@ def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) ->
         of_lookups = f"of the lookups{_name_side(most.question)}"
         ratios = f"{percent(most.miss_ratio)} {of_lookups} miss, and {percent(most.from_empty)} if all are counted"
         found.append(
-            f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted; "
-            f"{most.cache.words}: {ratios} ({_say_how(most.cache.policy)})."
+            f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted. "
+            f"With {most.cache.phrase}, {ratios} ({_say_how(most.cache.policy)})."
         )
     for cache in cached:
         if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
@@ -570,13 +577,13 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
     cold = [cache for cache, ratio in ratios.items() if cold_ratio > ratio / 2]
     if not cold:
         return ""
-    words = " and with ".join("a " * (cache.of_tables is None) + cache.words for cache in cold)
+    words = " and with ".join(cache.phrase for cache in cold)
     return say_cold("the misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
     """Simulate the latency added to queries at other rates: at several loads of the busiest device or link of each
-    memory, cache and place where rows are added up."""
+    memory, cache and place where rows are summed."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):
@@ -605,17 +612,17 @@ def _answer(
         of_all = f"each of {len(said)}, at best {why.setup.label}: " if len(said) > 1 else f"{why.setup.label}: "
         return f"{found}{rate} {of_all}{busy}, computed"
     if best.gain is not None:
-        times = f"the {best.pool} adds rows up {best.gain:.1f}x as fast as the host"
-        published = f"; PIFS-Rec has {SPEEDUP}x on other traces, published" if best.pool == "switch" else ""
+        times = f"the {best.pool} sums rows {best.gain:.1f}× as fast as the host"
+        published = f"; PIFS-Rec has {SPEEDUP}× on other traces, published" if best.pool == "switch" else ""
         return f"{found}{best.setup.label}: {times}, simulated{published}"
     waiting = [each for each in said if each.wait_s is not None]
     setup = best.setup
-    missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
+    missing = f" ({percent(setup.miss_ratio)} of lookups miss)" if setup.cache.words and not answers else ""
     least = f" adds the least latency of {len(waiting)} setups: " if len(waiting) > 1 else " adds "
     rate = _ALONE if setup.question.rate is None else f" at {say_rate(setup.question.rate)} queries/s"
     where = f"{setup.name} below that cache" if len(answers) == 1 and len(waiting) == 1 else setup.label
     if (fleet := find_best_fleet(fleets)) is not None and fleet.label == setup.label:
-        where, missing = "it", ""
+        where, missing = "this setup", ""
     return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"
 
 
@@ -633,15 +640,13 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         *(
             each
             for name, unit in _SOLVED.values()
-            for each in ((name, unit, "given"), (f"{name} for {SPEEDUP}x", unit, "simulated"))
+            for each in ((name, unit, "given"), (f"{name} for {SPEEDUP}×", unit, "simulated"))
         ),
         ("PIFS-Rec over Pond", None, "published"),
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = (
-        "Values at which the switch reaches PIFS-Rec's published speed-up: one value changed at a time, idle system"
-    )
+    title = "Values at which the switch reaches PIFS-Rec's speed-up, each changed alone, without queueing"
     return make_table(title, columns, rows)
 
 
@@ -677,8 +682,8 @@ def _find_size(
         ("Hit rate of all rows", "share", "computed"),
     )
     most = 1 - curve.num_cold / max(1, curve.num_lookups)
-    counted = f", after the first {percent(first / lookups.num_samples, 0)} of the trace" if first else ""
-    title = f"The smallest LRU cache of all tables{_name_side(question)} with this hit rate{counted}"
+    counted = f", after {percent(first / lookups.num_samples, 0)} of the trace" if first else ""
+    title = f"Smallest LRU cache with this hit rate for all tables{_name_side(question)}{counted}"
     return make_table(title, columns, [(hit_rate, *sizes, most)]), size, most
 
 

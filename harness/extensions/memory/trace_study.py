@@ -79,8 +79,8 @@ def trace_study(
     least = "at least " if trace.are_rows_least else ""
     cached = f"{percent(share, 0)} of the {name_units(trace)}"
     remarks = [
-        f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows; an LRU cache of "
-        f"{cached} misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
+        f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows. An LRU cache of "
+        f"{cached} misses {words} of the lookups; {percent(cold)} of the lookups are the first of their row ({how})."
     ]
     if folder is not None:
         remarks.append(advise_trace(kept, folder, (share, ratio)))
@@ -105,12 +105,12 @@ def trace_study(
         f"{place}: an LRU cache of {cached} misses {percent(ratio)} of the lookups, {how}",
         kept.benchmark,
         seed=seed,
-        findings=[*remarks, _say_best(trace, misses)],
+        findings=[*remarks, _say_hottest(misses), _say_best(trace, misses)],
         tables=(
             _list_misses(trace, merged, is_exact=is_exact),
             _list_policies(trace, misses),
             _list_tables(trace, curves, touched, is_exact=is_exact),
-            make_table("Rows looked up at all (touched), by number of lookups", bins, of_bins),
+            make_table("Touched rows, by how often each was looked up", bins, of_bins),
         ),
         parameters=(
             Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
@@ -191,24 +191,28 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
     told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
     ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
     best, others = ranked[0], ranked[1:]
-    beside = [f"{POLICIES[name].title} {percent(misses.ratios[name][told])}" for name in others]
+    others_said = [f"{POLICIES[name].title} {percent(misses.ratios[name][told])}" for name in others]
     num_least = sum(
         misses.ratios[best][at] <= min(each[at] for each in misses.ratios.values())
         for at in range(len(_POLICY_SHARES))
     )
     is_least = bool(others) and misses.ratios[best][told] < misses.ratios[others[0]][told]
-    least = f" {'least' if is_least else 'no more than any other'} of {len(ranked)} policies," if others else ""
-    remarks = (
-        [*beside, f"{POLICIES[best].title} is least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
-    )
-    figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
+    least = f", {'the least' if is_least else 'no more than any other'} of {len(ranked)} policies" if others else ""
+    figures, name, beside = misses.ratios[best], POLICIES[best].title, f"{', '.join(others_said)}; " if others else ""
+    at_sizes = f" {name} is least at {num_least} of {len(_POLICY_SHARES)} sizes." if others else ""
     return (
-        f"With a cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)}, {POLICIES[best].title} misses{least} "
-        f"{percent(figures[told])} of the second half's lookups ({remark}); with {percent(_PUBLISHED_SHARE)}, "
-        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}. The "
-        f"hottest rows that fit a cache of {percent(_PUBLISHED_SHARE)} get {percent(misses.published_share)} of the "
-        "lookups (computed)."
+        f"With a cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)}, {name} misses "
+        f"{percent(figures[told])} of the second half's lookups{least} ({beside}simulated).{at_sizes} With "
+        f"{percent(_PUBLISHED_SHARE)}, published as enough for a decent training speed (Fang et al., 2022), {name} "
+        f"misses {percent(figures[published])} (simulated)."
     )
+
+
+def _say_hottest(misses: Misses) -> str:
+    """Say which share of the second half's lookups go to the rows that the cache of a published paper (Fang et al.,
+    2022) would best hold."""
+    share, cache = percent(misses.published_share), f"a cache of {percent(_PUBLISHED_SHARE)}"
+    return f"The hottest rows that fit {cache} get {share} of the second half's lookups (computed)."
 
 
 def _list_tables(
@@ -240,7 +244,7 @@ def _list_tables(
         for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
     misses = f"miss ratio of an LRU cache of a share of the table's rows{'' if is_exact else _ESTIMATED}"
-    title = f"Rows looked up at all (touched), and {misses}"
+    title = f"Touched rows, and {misses}"
     return make_table(title, columns, cells)
 
 
@@ -258,6 +262,6 @@ def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     drawn = enumerate(zip(trace.num_rows, exponents, strict=True))
     expected = np.array([expect_touched(num, each, len(trace.rows_of(table))) for table, (num, each) in drawn])
     mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
-    name = "touched rows of all tables; expected is the sum over rows of 1 - (1 - p)^n, n lookups"
+    name = "touched rows of all tables, by the sum over rows of 1 - (1 - p)^n for a row's probability p in n lookups"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
     return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

@@ -12,6 +12,7 @@ from scipy.stats import kendalltau
 
 from harness.extensions.placement.devices import plan_of_estimate
 from harness.extensions.placement.shown import SAME, find_cheapest
+from harness.extensions.placement.today import IMPROVED
 from harness.foundation.study import Columns, make_table
 from reference_models.distributed.planner_estimate import PlannerEstimate
 from reference_models.distributed.search.costs import SetCost
@@ -36,6 +37,8 @@ TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
 """Name of the study's table row for the placement plan that is in use today, with which the plans found are
 compared."""
+_OF_TODAY = {TODAY: TODAY, IMPROVED: "moves in today's plan"}
+"""Words for the plan in use today, and for that plan after moves, by the name of the table row."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
@@ -304,8 +307,16 @@ def name_row(name: str, costs: PlacementCosts) -> str:
 
 
 def _name_search(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row after the word 'search'; the plan in use today is of no search."""
-    return name if name == TODAY else f"search {name_row(name, costs)}"
+    """Return the name of a search's row in words, such as "the search 'dim'"; the plan in use today, and that plan
+    after moves, are of no search."""
+    return _OF_TODAY.get(name) or f"the search '{name_row(name, costs)}'"
+
+
+def _name_plan(name: str, costs: PlacementCosts) -> str:
+    """Return the start of a table's title on the plan of a search, or on the plan in use today, also after moves."""
+    if name in _OF_TODAY:
+        return "Today's plan" if name == TODAY else "Today's plan after moves"
+    return f"Plan of {_name_search(name, costs)}"
 
 
 def _is_learnt(name: str, costs: PlacementCosts) -> bool:
@@ -413,8 +424,8 @@ def list_cheapest(
         numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
         of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
     return [
-        make_table(f"The plan by {_name_search(name, costs)}: where each table would be", places, of_tables),
-        make_table(f"The plan by {_name_search(name, costs)}: what each device would hold", loads, of_devices),
+        make_table(f"{_name_plan(name, costs)}: where each table would be", places, of_tables),
+        make_table(f"{_name_plan(name, costs)}: what each device would hold", loads, of_devices),
     ]
 
 
@@ -429,14 +440,14 @@ def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
     name = min(moved, key=lambda each: moved[each][1])
     whole = sum(table.memory_bytes for table in task.tables)
     said = (
-        f"From today's plan {name} moves {moved[name][0]} of {plural(len(task.tables), 'table')}, "
-        f"{num_bytes(moved[name][1])} of {num_bytes(whole)}"
+        f"From today's plan to the cheapest, {_OF_TODAY.get(name) or name!r}, {moved[name][0]} of "
+        f"{plural(len(task.tables), 'table')} move, {num_bytes(moved[name][1])} of {num_bytes(whole)}"
     )
     if today_s is None:
         fault = found[TODAY][0].fault if TODAY in found else None
-        return f"{said}; today's has no cost" + (f": {fault}" if fault else ".")
+        return f"{said}; today's plan has no cost" + (f": {fault}" if fault else ".")
     share = costs[name] / today_s - 1
-    return f"{said}, and costs {percent(abs(share))} {'more' if share > 0 else 'less'}."
+    return f"{said}, for a cost {percent(abs(share))} {'higher' if share > 0 else 'lower'}."
 
 
 def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -481,17 +492,20 @@ def _close(
     label, origin = _name_search(name, costs), costs.origin
     if len(found[name]) == 1 and (repaired := _say_repairs(found[name])[0]):
         label += f", {repaired}"
-    also = f" (same cost by {', '.join(name_row(each, costs) for each in alike)})" if alike else ""
+    quoted = (_OF_TODAY.get(each) or f"'{name_row(each, costs)}'" for each in alike)
+    also = f" (same cost by {', '.join(quoted)})" if alike else ""
     is_less = base is not None and base not in (name, *alike)
-    than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
+    than = f", {percent(1 - whole[name] / whole[base])} less than by '{base}'" if is_less and base else ""
     how = f"{origin}: {costs.timed}" if origin == "measured" else origin
     most = max((each.memory_bytes for each in found[name] if each.memory_bytes is not None), default=None)
     memory = "" if most is None else f", at most {num_bytes(most)} on a device"
-    said = f"{label}{also}: {duration(whole[name])} a step on the slowest device{memory} ({how}){than}"
+    mean = f" (mean of {len(found[name])} tasks)" if len(found[name]) > 1 else ""
+    said = f"{label}{also}: {duration(whole[name])} a step on the slowest device{mean}{memory} ({how}){than}"
     if (times := _mean([each.balance for each in found[name]]) or 1.0) > MOST_EVEN:
         said += f"; that is {times:.2f} times the mean of all devices"
     if origin == "measured":
         what = "sets were measured once more" if costs.timed == TIMED else "single tables were measured"
         return f"Lowest cost by {said}; {what}, which is no verdict: --run measures steps."
-    limit = f"; this is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
-    return f"Cheapest plan by {said}{limit}."
+    limit = f". This cost is the {reached[name]}: no plan of whole tables is cheaper" if name in reached else ""
+    plans = "plan" if len(found[name]) == 1 else "plans"
+    return f"Cheapest {plans} {'is' if name == TODAY else 'by'} {said}{limit}."

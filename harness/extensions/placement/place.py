@@ -134,6 +134,7 @@ def _say_next(
     """Return a sentence with the command that trains by the cheapest placement plan that can be run; '' without such
     a plan."""
     from harness.extensions.placement.plans import record_best
+    from reports.text.formatting import plural
 
     try:
         record_best(placement, question)
@@ -144,9 +145,10 @@ def _say_next(
     options = {"--name": given["name"], "--config": given["config_file"], "--data": given["data_root"]}
     sets = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     sets += [word for text in given["assignments"] for word in ("--set", text)]
-    kept = "" if output is not None else f"the command of this study with -o {name} writes the plan; "
+    kept = "" if output is not None else f"before that, this study's command with -o {name} writes the plan; "
     run = shlex.join(["dlrmbench", "run", benchmark, *ranks, *sets])
-    return f"Next, to train with the cheapest plan on such devices: {kept}{run}"
+    devices = plural(question.devices.num_devices, f"{question.devices.device_type} device")
+    return f"Next, to train on {devices} with the cheapest plan: {kept}{run}"
 
 
 def _run_plans(

@@ -92,5 +92,8 @@ def _say_next(placement: "Placement") -> str:
         if word.partition("=")[0] in _KEPT
         for part in ((word,) if "=" in word else (word, value))
     ]
-    words = ["dlrmbench", "place", "dlrm_dcnv2", *kept, "--by", find_cheapest(whole)[0]]
-    return f"Next, to place a benchmark's tables by the cheapest search: {shlex.join(words)}"
+    search = find_cheapest(whole)[0]
+    words = ["dlrmbench", "place", "dlrm_dcnv2", *kept, "--by", search]
+    return (
+        f"Next, to place a benchmark's tables by '{search}', whose plans are the cheapest here: {shlex.join(words)}"
+    )

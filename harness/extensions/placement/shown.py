@@ -124,7 +124,8 @@ TERMS = {
     "lookup": "A search that places tables in falling order of columns times lookups, each on the device with the "
     "least sum of these products so far.",
     "greedy": "A search that places tables in falling order of cost, each on the device of least cost so far.",
-    "local": "A search that begins with the plan of greedy, moves and swaps tables, and cuts the costliest in half.",
+    "local": "A search that starts from the plan of the search 'greedy', moves and swaps tables, and cuts the "
+    "costliest table in half.",
     "Beam over columns": "NeuroShard's search without its cost net: cuts of columns around greedy placements.",
     "Repaired": "A plan whose search had no room for a table on any device, until other tables were moved.",
     "Optimum": "The cheapest plan that cuts no table, found by trying all such plans.",

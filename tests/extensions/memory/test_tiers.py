@@ -59,7 +59,7 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
 def test_a_terminal_is_shown_the_sentence_that_closes(inside: Command, kept: Path) -> None:
     done = inside("tiers", "--trace", "t", "--cache", "5%,20%")
     said = " ".join(done.stdout.split())
-    assert done.returncode == 0 and "is not shown here: it takes the options --fleet and --watts" in said
+    assert done.returncode == 0 and "is not shown here: give --fleet and --watts" in said
 
 
 def test_a_file_named_like_a_shipped_tier_stands_beside_it(inside: Command, kept: Path) -> None:
@@ -78,7 +78,7 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     study = json.loads(done.stdout)
     host, _, switch = study["tables"][0]["rows"]
     assert host[9] == 80.0 * switch[9] == 80 * 128 * 8, "bytes over the host link"
-    assert "3.89x over rows added up by the host" in study["findings"][-1]
+    assert "3.89× as fast as Pond (rows summed by the host)" in study["findings"][-1]
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,10 @@ def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() 
     host, device, switch = (row["Host link"] for row in rows_of(study, "Latency added"))
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
     solved = rows_of(study, "Values at which the switch")
-    assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89x, other traces"}
+    assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89×, other traces"}
     name = "Reads in flight of the host"
     assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value
-    found = float(solved[0][f"{name} for 3.89x"])  # type: ignore[arg-type]
+    found = float(solved[0][f"{name} for 3.89×"])  # type: ignore[arg-type]
     slower = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=found, source="solved"))
     again = tiers_study(made_trace(pooling=80), question(pools=POOLS, tiers={"x": slower}), None, "a test")
     assert rows_of(again, "Latency added")[2]["Speed-up"] == pytest.approx(3.89, rel=0.01)
@@ -194,10 +194,10 @@ def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
     study = tiers_study(made_trace(), asked, None, "a test")
     first, second = rows_of(study, "Latency added")
     assert first["Mean added"] is None and second["Mean added"] is not None
-    assert "cache of 100.0 %, rows added up by the host: adds" in study.findings[0], "the best case first"
+    assert "cache of 100.0 % of the rows, rows summed by the host: adds" in study.findings[0], "the best case first"
     assert "impossible, not simulated: they would take a device's reads" in study.findings[1]
     none = tiers_study(made_trace(), replace(asked, caches=(0.01,)), None, "a test")
-    assert "40,000 queries/s are impossible for nand, cache of 1.0 %: they would take a device's reads" in none.title
+    assert "40,000 queries/s are impossible for nand with a cache of 1.0 % of the rows: they would" in none.title
     far = tiers_study(made_trace(), replace(asked, caches=(0.01,), rate=1e7), None, "a test")
     assert all(
         "10,000,000 queries/s" in said and " times the time there is" in said for said in (far.title, far.findings[0])
@@ -231,7 +231,7 @@ def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
         asked = question("cxl", pools=POOLS, local_bytes=1 << 40, placement=placement, rate=100.0)
         study = tiers_study(made_trace(), asked, None, "a test")
         assert study.findings[0].startswith("Nothing is remote")
-        assert study.findings[-1].endswith("are not shown: nothing is remote.")
+        assert study.findings[-1].endswith("are not shown here: nothing is remote.")
         assert {row["Mean added"] for row in rows_of(study, "Latency added")} == {0.0}
 
 
@@ -247,7 +247,7 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     assert wait["Mean added"] < rows_of(none, "Latency added")[0]["Mean added"]  # type: ignore[operator]
     assert "adds" in study.title and "to a query" in study.title
     if "hit_rate" in asked:
-        found = rows_of(study, "The smallest LRU cache")[0]
+        found = rows_of(study, "Smallest LRU cache")[0]
         assert found["Hit rate of all rows"] > 0.6 and "nand below that cache adds " in study.title  # type: ignore[operator]
         assert read["Cache rows"] == found["Cache rows"] and read["Miss ratio"] <= 0.4  # type: ignore[operator]
     else:
@@ -280,7 +280,7 @@ def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
     ("asked", "said"),
     [
         ({"caches": (0.7, 1.0)}, "Most of the misses are a row's first lookup"),
-        ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % are a row's first lookup"),
+        ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % of the rows are a row's first lookup"),
         ({"fit_bytes": 128 * 2_000}, "Most of the misses are a row's first lookup"),
         ({"caches": (0.001,)}, None),
         ({}, None),
@@ -297,10 +297,10 @@ def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
 @pytest.mark.parametrize("asked", [{"fit_bytes": 128 * 200}, {"caches": (0.1,)}])
 def test_a_wait_without_a_rate_is_said_to_be_of_queries_that_wait_for_none(asked: dict[str, Any]) -> None:
     alone = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
-    assert "to a query when no query waits for another" in alone.title
-    assert "at p99 of 400 counted queries when no query waits for another (simulated)" in " ".join(alone.findings)
+    assert "to a query without queueing" in alone.title
+    assert "at p99 without queueing (400 counted queries; simulated)" in " ".join(alone.findings)
     at_rate = tiers_study(made_trace(), replace(question("nand", rate=10.0), **asked), None, "a test")
-    assert not any("waits for another" in said for said in (at_rate.title, *at_rate.findings))
+    assert not any("without queueing" in said for said in (at_rate.title, *at_rate.findings))
 
 
 def test_no_p99_is_said_of_few_queries() -> None:
@@ -383,7 +383,7 @@ def test_the_smallest_cache_of_a_hit_rate_is_found_or_said_not_to_be() -> None:
     assert size is not None and curve.miss_ratio(size) <= 0.4 < curve.miss_ratio(size - 1)
     assert curve.find_size(1.0) is None and curve.find_size(0.0) == 0
     study = tiers_study(made_trace(), question("nand", hit_rate=0.7, fit_bytes=128 * 100), None, "a test")
-    (row,) = rows_of(study, "The smallest")
+    (row,) = rows_of(study, "Smallest")
     again = tiers_study(made_trace(), question("nand", caches=(float(row["Cache"]),)), None, "a test")  # type: ignore[arg-type]
     assert rows_of(again, "Reads needed")[0]["Miss ratio"] <= 0.3  # type: ignore[operator]
     shared = rows_of(study, "Memory shared")
@@ -412,48 +412,54 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "is not shown here: it takes the options --fleet and --watts"),
+        ({}, "is not shown here: give --fleet and --watts"),
         ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
             "is not shown: here 499.7 % more",
         ),
-        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown: --pool host,switch simulates it"),
+        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown here: --pool host,switch simulates the first"),
     ],
 )
 def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any], said: str) -> None:
     study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
-    assert said in study.findings[-1] and "published" in study.findings[-1]
+    assert said in study.findings[-1] and "published" in study.findings[-1].lower()
     assert len(study.findings[-1]) < 400, "is cut at a terminal"
 
 
 def test_a_fleet_behind_a_switch_is_held_against_both_papers_each_in_a_sentence() -> None:
     fleet = Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))
     study = tiers_study(made_trace(), question("cxl", pools=("host", "switch"), fleet=fleet), None, "a test")
-    assert "PIFS-Rec's" in study.findings[-2] and study.findings[-1].startswith("Software-defined memory's")
+    assert "PIFS-Rec: 3.89×" in study.findings[-2] and study.findings[-1].startswith("Software-defined memory's")
     assert max(map(len, study.findings[-2:])) < 400, "is cut at a terminal"
 
 
 def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
-    last = study.findings[-1]
-    assert "3.89x over rows added up by the host" in last and "set most by the host's reads in flight, 10" in last
-    assert "the nearest to BEACON here" in last and "2.03x over BEACON" in last and len(last) < 400
+    beacon, last = study.findings[-2:]
+    assert "3.89× as fast as Pond (rows summed by the host)" in last and len(last) < 400
+    assert "Most depends on the host's reads in flight, 10 in cxl's file" in last
+    assert "the nearest to BEACON here" in beacon and "2.03× as fast as BEACON" in last
+    assert all(len(table.title) <= 100 for table in study.tables), "a page cuts longer titles"
     gains = rows_of(study, "Latency added")[2]
     most = next(finding for finding in study.findings if "highest queries/s" in finding)
-    assert "by the host" in most and "(limit: the host's link)" in most and "(limit: a device's reads)" in most
+    assert "host " in most and "(limited by the host's link)" in most and "(limited by a device's reads)" in most
     few = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "Latency added")[2]["Speed-up"]
-    assert f"({twice:.2f}x with 20)" in last
+    assert f"with 20, the switch is {twice:.2f}× as fast" in last
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
     ("watts", "caches", "said"),
     [
-        (Watts(1.0, 1.0, 5.0), (0.1,), "nand, cache of 10.0 % takes 10 hosts for 10 with all rows in DRAM and 499."),
-        (Watts(1.0, 1e6, 0.0), (0.1, 0.5), "nand, cache of 10.0 % takes least of 2: 10 hosts for 10 with all rows"),
+        (Watts(1.0, 1.0, 5.0), (0.1,), "nand with a cache of 10.0 % of the rows takes 10 hosts for 10 with all rows"),
+        (
+            Watts(1.0, 1e6, 0.0),
+            (0.1, 0.5),
+            "nand with a cache of 10.0 % of the rows takes least of 2: 10 hosts for 10",
+        ),
         (None, (None,), "nand takes 10 hosts for 10 with all rows in DRAM"),
     ],
 )

@@ -95,6 +95,7 @@ def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Pat
     assert [check["is_passed"] for check in study["checks"]] == [True]
     assert "64,000 lookups touch" in study["findings"][0]
     assert "of 3 policies" in study["findings"][-1] and "simulated" in study["findings"][-1]
+    assert all(len(table["title"]) <= 100 for table in study["tables"]) and max(map(len, study["findings"])) <= 400
     assert "LRU is least at" in study["findings"][-1] and "measured" not in study["findings"][-1]
     assert "Miss ratio by cache size" in (tmp_path / "t" / "report.html").read_text()
     manifest, trace = read_trace(tmp_path / "t")

@@ -181,6 +181,6 @@ def test_a_larger_cache_of_bytes_never_misses_more_and_findings_are_of_bytes() -
     assert [row["Cache memory"] for row in needs] == [64 * size for size in (11, 110, 550, 1100)]
     found = tiers_study(made_trace(), question(hit_rate=0.5, fit_bytes=64 * 300), None, "x")
     assert "of the bytes" in found.findings[0]
-    (smallest,) = rows_of(found, "The smallest")
+    (smallest,) = rows_of(found, "Smallest")
     assert smallest["Cache rows"] is None and smallest["Memory"] == pytest.approx(smallest["Cache"] * 1100 * 64)  # type: ignore[operator]
     assert [row["Table"] for row in rows_of(found, "Memory shared")] == ["all", "a", "b", "c"]

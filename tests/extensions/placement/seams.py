@@ -11,8 +11,8 @@ WORDS = {
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
 SHOWN_PAGES = {
-    "place": ("dlrm_tiny", "cheapest plan by search dim"),
-    "place-tasks": ("1 task", "cheapest plan by search local"),
+    "place": ("dlrm_tiny", "cheapest plan by the search 'dim'"),
+    "place-tasks": ("1 task", "cheapest plan by the search 'local'"),
 }
 MEASURING = {
     "place": ((), "place dlrm_tiny --devices 2 --by dim --cost measured --format json"),

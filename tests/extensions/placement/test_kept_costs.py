@@ -80,7 +80,7 @@ def test_a_width_without_a_cost_takes_no_cost_from_other_plans(inside: Command, 
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in study["tables"][0]["rows"]}
     assert "no cost of 100 rows of 4 columns" in rows["today's plan"]["Why it has none"]
     assert rows["today's plan"]["Cost"] is None and rows["dim"]["Cost"] >= 3e-3
-    assert "today's has no cost: --costs costs.json" in study["findings"][1]
+    assert "today's plan has no cost: --costs costs.json" in study["findings"][1]
 
 
 def with_sets(interaction: float, noise: float, num_sets: int = 150) -> CostsRecord:

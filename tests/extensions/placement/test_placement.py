@@ -212,7 +212,7 @@ def test_searches_are_compared_with_the_optimum(tmp_path: Path) -> None:
     assert (origins["Cost"], origins["Search time"]) == ("modelled", "measured")
     record, skipped = record_best(placement, asked)
     assert (record.benchmark, record.cost, skipped) == ("dlrm_tiny", "bandwidth", "")
-    assert placement.study.findings[0].startswith(f"Cheapest plan by search {record.search}")
+    assert placement.study.findings[0].startswith(f"Cheapest plan by the search '{record.search}'")
     assert rows[record.search]["Cost"] <= cheapest * (1 + SAME)
 
 
@@ -221,10 +221,11 @@ def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path
     task = task_of_benchmark(resolve("dlrm_tiny", [], None), asked, None)
     equal = replace(task, tables=task.tables[:1] * 4)
     alike, _ = search_plans(asked, [equal], None).study.findings
-    assert alike.startswith("Cheapest plan by search dim (same cost by lookup, greedy, local): ")
+    assert alike.startswith("Cheapest plan by the search 'dim' (same cost by 'lookup', 'greedy', 'local'): ")
     alone_asked = replace(asked, by=("dim",), has_baselines=False)
     (alone,) = search_plans(alone_asked, [equal], None).study.findings
-    assert alone.startswith("Cheapest plan by search dim: ") and alone.endswith("no plan of whole tables is cheaper.")
+    assert alone.startswith("Cheapest plan by the search 'dim': ")
+    assert alone.endswith("no plan of whole tables is cheaper.")
 
 
 def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_the_better(tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_of_equal_costs_the_better_balanced_plan_is_named_first(order: tuple[str
     balance = {"lookup": 1.5, "greedy": 1.02, "local": 1.3}
     found = {name: [FoundPlan(search=name, cost_s=1.0, balance=balance[name])] for name in order}
     compared = compare_searches(NO_COSTS, found, [1.0], is_small=True)
-    assert compared.closing.startswith("Cheapest plan by search greedy (same cost by ")
+    assert compared.closing.startswith("Cheapest plan by the search 'greedy' (same cost by ")
     assert any(column.name == "Over greedy" for column in compared.table.columns)
     study = make_study("place", "", None, tables=[compared.table], parameters=[], findings=[])
     chart = draw_costs(study, compared.table, "x")
@@ -350,7 +351,7 @@ def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_pat
     (task,), plan = placement.tasks, placement.found["greedy"][0].plan
     assert plan is not None
     _, places, loads = placement.study.tables
-    assert places.title.startswith("The plan by search greedy") and [row[0] for row in places.rows] == [*range(8)]
+    assert places.title.startswith("Plan of the search 'greedy'") and [row[0] for row in places.rows] == [*range(8)]
     assert [row[-1] for row in places.rows] == [(shard.device,) for shard in plan.shards]
     assert sorted(number for row in loads.rows for number in row[1]) == [*range(8)]  # type: ignore[union-attr]
     assert sum(row[2] for row in loads.rows) == sum(table.memory_bytes for table in task.tables)  # type: ignore[misc]
@@ -361,7 +362,19 @@ def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_pat
 def test_a_plan_is_said_to_be_uneven_beyond_a_tenth(balance: float, said: str) -> None:
     found = {"dim": [FoundPlan(search="dim", cost_s=2.0, balance=balance)]}
     closing = compare_searches(NO_COSTS, found, [1.0], is_small=True).closing
-    assert closing == f"Cheapest plan by search dim: 2.00 s a step on the slowest device (modelled){said}."
+    assert closing == f"Cheapest plan by the search 'dim': 2.00 s a step on the slowest device (modelled){said}."
+
+
+def test_todays_plan_and_a_mean_over_tasks_are_called_so() -> None:
+    today = {"today's plan": [FoundPlan(search="today's plan", cost_s=2.0)]}
+    closing = compare_searches(NO_COSTS, today, [1.0], is_small=True).closing
+    assert closing == "Cheapest plan is today's plan: 2.00 s a step on the slowest device (modelled)."
+    moved = {"today's, moved": [FoundPlan(search="today's, moved", cost_s=2.0)]}
+    closing = compare_searches(NO_COSTS, moved, [1.0], is_small=True).closing
+    assert closing.startswith("Cheapest plan by moves in today's plan: 2.00 s")
+    several = {"dim": [FoundPlan(search="dim", cost_s=each) for each in (1.0, 3.0)]}
+    closing = compare_searches(NO_COSTS, several, [0.5, 0.5], is_small=True).closing
+    assert closing.startswith("Cheapest plans by the search 'dim': 2.00 s a step on the slowest device (mean of 2 ")
 
 
 def leads(costs: dict[str, float], bound_s: float, cutting: tuple[str, ...] = ()) -> tuple[str, list[Any], str]:
@@ -385,7 +398,7 @@ def test_costs_that_differ_by_rounding_are_the_same_and_no_plan_is_below_the_opt
     least_s = 0.3
     closing, over, lead = leads({"lookup": least_s, "greedy": 0.1 + 0.2, "dim": least_s - 1e-16}, least_s)
     assert over == [0, 0, 0] and "less than" not in closing
-    assert closing.startswith("Cheapest plan by search lookup (same cost by greedy, dim): ")
+    assert closing.startswith("Cheapest plan by the search 'lookup' (same cost by 'greedy', 'dim'): ")
     assert lead == (
         "The plans named lookup, greedy and dim cost the same, 300.0 ms: the optimum, so no plan of whole tables is "
         "cheaper."

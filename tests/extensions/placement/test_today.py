@@ -165,7 +165,7 @@ def test_todays_plan_that_breaks_keep_is_neither_cheapest_nor_written(inside: Co
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in study["tables"][0]["rows"]}
     assert rows["today's plan"]["Cost"] is None
     assert "move clicks to device 1" in rows["today's plan"]["Why it has none"]
-    assert rows["today's, moved"]["Cost"] is not None and "today's plan" not in study["title"]
+    assert rows["today's, moved"]["Cost"] is not None and "is today's plan" not in study["title"]
     places = next(table for table in study["tables"] if "where each table" in table["title"])
     assert places["rows"][1][-1] == [1]
     written = json.loads((tmp_path / "new.json").read_text())
