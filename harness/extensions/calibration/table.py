@@ -233,7 +233,7 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
     """Return reference convergence points (RCPs) in mlperf_logging's form, with their seeds, one for each batch size
     at which every seed converged.
 
-    RCPs of a quick calibration have "Calibrated": false, and are no reference. As in mlperf_logging, "Epochs to
+    RCPs of a quick calibration have "Calibrated": false, and are not a reference. As in mlperf_logging, "Epochs to
     converge" are samples if the benchmark counts convergence in samples.
     """
     num_runs = calibration.num_reference_runs

@@ -10,6 +10,8 @@ from reports.parts.study import number_of, rows_of
 from reports.text.formatting import decimal_unit, duration, printable, significant, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
+BY_HAND = "by hand"
+"""Name of the baseline design in the column 'Mode' of a study's designs."""
 _MOST = 1e9
 """Largest latency in seconds, and largest energy in joules, of a design that the chart draws."""
 
@@ -28,7 +30,7 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     unit, energy = time_unit(latency_s for latency_s, _ in modes), decimal_unit([energy_j for _, energy_j in modes])
     dots: dict[str, list[Dot]] = {}
     for (latency_s, energy_j), names in modes.items():
-        name = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        name = _found_by(names)
         hint = f"{name}: {duration(latency_s)}, {significant(energy_j / energy.factor)} {energy.name}J"
         dots.setdefault(name, []).append(Dot(x=latency_s / unit.seconds, y=energy_j / energy.factor, hint=hint))
     xs, ys = ([place[at] for place in modes] for at in (0, 1))
@@ -49,6 +51,16 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     return Chart(figure=figure, table_note="The table below lists the numbers of this chart.")
 
 
+def _found_by(modes: list[str]) -> str:
+    """Say how a design was found: 'by hand, also found by 'hardware first'', 'found by 'hardware first' and
+    'together''."""
+    searches = [f"'{mode}'" for mode in modes if mode != BY_HAND]
+    found = " and ".join(filter(None, (", ".join(searches[:-1]), *searches[-1:])))
+    if len(searches) == len(modes):
+        return f"found by {found}"
+    return f"{BY_HAND}, also found by {found}" if found else BY_HAND
+
+
 def name_array(study: StudyRecord) -> str:
     """Return the name of the PE array that a study models; empty for studies that do not name one."""
     return next((printable(str(each.value), 60) for each in study.parameters if each.name == "array"), "")
@@ -61,8 +73,9 @@ TERMS = {
     "Energy-delay": "Energy of a training step times its latency.",
     "Pareto front": "Designs that no other design beats in one objective without being worse in the other.",
     "By hand": "The baseline design: the first value of each parameter of the design space.",
-    "Hardware first": "Search of hardware for the baseline's tile, then of tiles (--mode separate).",
-    "Together": "Search of hardware and tiles at once (--mode joint).",
+    "Hardware first": "Search of the hardware with the baseline's tile, then of the tile for the hardware found "
+    "(--mode separate).",
+    "Together": "Search of hardware and tile at once (--mode joint).",
     "gp": "Bayesian search by a Gaussian process, a model of the points tried so far.",
     "nsga2": "NSGA-II, an evolutionary search.",
 }

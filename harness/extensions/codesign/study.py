@@ -13,6 +13,7 @@ from harness.extensions.codesign.compared import compare_methods, refuse_num_tri
 from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, Objective, find_tiling
 from harness.extensions.codesign.sampling import MOST_BY_GP, Method
 from harness.extensions.codesign.search import MODE_NAMES, Mode, search_all
+from harness.extensions.codesign.shown import BY_HAND
 from harness.extensions.codesign.wording import (
     OBJECTIVE_NAMES,
     answer,
@@ -28,10 +29,10 @@ TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
 """Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
 _REMARK = (
-    "Modelled are a training step's matrix products and its forward pass's lookups, one after another, each in the "
-    "tiling (within the largest tile) and loop order of best {objective}; other work and leakage are left out. "
-    "'Hardware first' chooses hardware for the baseline's tile, then the tile; 'together' changes both. A design "
-    "space is searched exhaustively where that takes about a minute, else in part."
+    "The model has a training step's matrix products and its forward pass's lookups, one after another. Each has the "
+    "tiling (within the largest tile) and loop order of best {objective}. Other work and leakage are left out. "
+    "'Hardware first' chooses hardware for the baseline's tile, then the tile; 'together' chooses both at once. A "
+    "design space is searched whole where that takes about a minute, else in part."
 )
 _DESIGNS: Columns = (
     ("Mode", None, "given"),
@@ -114,7 +115,7 @@ def space_study(
     best = searched.best
     tilings, error = _show_tilings(problem, best[modes[-1]][0].point)
     designs = [
-        ("by hand", searched.by_hand),
+        (BY_HAND, searched.by_hand),
         *((MODE_NAMES[mode], design) for mode in modes for design in best[mode]),
     ]
     findings = [] if compared is None else [say_compared(compared, searched, num_trials)]

@@ -12,12 +12,12 @@ from rules.benchmarks.loader import shipped_names
 PUBLISHED_GAIN = (1.25, 1.44)
 """Lowest and highest speed-up, published in the abstract of HASCO (ISCA 2021), of searching hardware and tiles
 together over searching one after the other."""
-_GAIN, _SAVING = "1.25x-1.44x, other kernels", "published: 18 % and 40 % less, other networks"
+_GAIN, _SAVING = "1.25× to 1.44×, other kernels", "published: 18 % and 40 % less, other networks"
 """Published figures in words: the speed-up of the paper HASCO, and the energy-delay product saved over a design by
 hand (Shi et al., 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
-"""Smallest speed-up of one design over another that is printed as more than 1.000 times."""
+"""Smallest speed-up of one design over another that is printed as more than 1.000×."""
 OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
 
 
@@ -51,24 +51,22 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first = find_best(best[mode], objectives)
     took = duration(first.latency_s) if "latency_s" in objectives else f"{first.energy_j:.3g} J"
-    parts = [f"a step takes {took} at best", *_say_gap(first, searched)]
+    parts = [", ".join([f"a step takes {took} at best", *_say_gap(first, searched)])]
     if mode == "joint" and "latency_s" in objectives:
         gain = find_gain(searched)
-        than = "no faster than" if gain < _SHOWN_GAIN else f"{gain:.3f} times as fast as"
-        parts.append(f"{than} with '{MODE_NAMES['separate']}' (published: {_GAIN})")
-    said = ", ".join(parts)
+        than = "no faster than" if gain < _SHOWN_GAIN else f"{gain:.3f}× as fast as"
+        parts.append(f"The step is {than} with '{MODE_NAMES['separate']}' (published: {_GAIN})")
     if "energy_j" in objectives:
         least = min(best[mode], key=lambda design: design.energy_delay)
-        changes = [_say_change("energy-delay", first.energy_delay, by_hand.energy_delay)]
+        above = [f"energy-delay {_say_distance(first.energy_delay, by_hand.energy_delay)}"]
         if "latency_s" in objectives:
-            changes.insert(0, _say_change("energy", first.energy_j, by_hand.energy_j))
-        said += f", with {' and '.join(changes)} than the baseline"
+            above.insert(0, f"energy {_say_distance(first.energy_j, by_hand.energy_j)}")
+        said = f"{capital(' and '.join(above).replace(' ', ' is ', 1))} the baseline"
         if least is not first:
-            change = least.energy_delay / by_hand.energy_delay - 1
-            than = f"{percent(abs(change))} {'below' if change < 0 else 'above'} the baseline"
-            said += f". A step of {duration(least.latency_s)} has the least energy-delay, {than}"
-        said += f" ({_SAVING})"
-    return f"Search '{MODE_NAMES[mode]}', modelled: {said}. {capital(_say_tried(mode, searched))}."
+            said += f". Energy-delay is least at {duration(least.latency_s)} a step"
+            said += f", {_say_distance(least.energy_delay, by_hand.energy_delay)} the baseline"
+        parts.append(f"{said} ({_SAVING})")
+    return f"Search '{MODE_NAMES[mode]}' (modelled): {'. '.join(parts)}. {capital(_say_tried(mode, searched))}."
 
 
 def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
@@ -105,24 +103,26 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> s
         separate, joint = (_name_array(searched.problem, find_best(best[mode], objectives)) for mode in _MODES)
         tried = "" if searched.optimum is not None else " among points tried"
         parts.append(
-            f"the speed-up of {gain:.3f} times{tried} is {where} the published {low} to {high} (HASCO, ISCA 2021). "
-            f"Here both searches try all tilings of each product, and DRAM traffic sets {separate} with hardware "
-            f"first, {joint} with both together"
+            f"the speed-up of {gain:.3f}×{tried} is {where} the published {low}× to {high}× (HASCO, ISCA 2021). Both "
+            f"searches here try all tilings of each product. DRAM traffic limits {separate} with "
+            f"'{MODE_NAMES['separate']}', and {joint} with '{MODE_NAMES['joint']}'"
         )
     if "energy_j" in objectives:
-        parts.append("for energy-delay (Shi et al., 2020, of other networks) only the sign is comparable")
+        parts.append(
+            "the published energy-delay (Shi et al., 2020) is of other networks: only the sign can be compared"
+        )
     return f"{'. '.join(map(capital, parts)) or 'No published figure is of one objective in one mode'}."
 
 
 def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
-    """Say what share of a design's latency is set by DRAM traffic, with the size of its PE array and scratchpad."""
+    """Say what share of a design's latency DRAM traffic limits, with the size of its PE array and scratchpad."""
     clock_hz, dram = problem.array.find("clock_hz"), problem.array.find("dram_bytes_per_s")
     moving_s = 0.0
     for nest in problem.nests:
         index, latency_s, _, cycles = find_tiling(nest, design.point, problem.array, problem.objectives[0])
         moving_s += latency_s if nest.dram_bytes[index] / dram > cycles / clock_hz else 0.0
     rows, columns, size, *_ = design.point.values()
-    return f"{percent(moving_s / design.latency_s)} of the time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
+    return f"{percent(moving_s / design.latency_s)} of a step's time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
 
 
 def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
@@ -153,6 +153,12 @@ def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]
     """Return the accelerator design of lowest latency where a search minimises latency, else that of lowest
     energy."""
     return min(designs, key=lambda design: design.values(_leading(objectives)))
+
+
+def _say_distance(found: float, before: float) -> str:
+    """Say by what share a value of a design is above or below that of another design: '4.6 % above'."""
+    change = found / before - 1
+    return f"{percent(abs(change))} {'below' if change < 0 else 'above'}"
 
 
 def _say_change(name: str, found: float, before: float) -> str:

@@ -1,15 +1,15 @@
 """Find where the mean of a series of measured values changed, telling steps from drift and trends by their
 likelihoods.
 
-A series is explained by steps between levels with independent noise, or without a step: by neighbours that resemble
-each other (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better than all
-of these together, each as likely as another, and better than the trend alone at a prior probability of one third. The
-likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the noise,
-whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of all
-places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of places as
-likely as another; their number is the one of highest log likelihood, less a `penalty` for each step. Shi, Gallagher,
-Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series data", compare
-tests where neighbours resemble each other.
+A series is explained by steps between levels with independent noise, or without a step: by correlation between
+neighbouring sets (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better
+than all of these together, each as likely as another, and better than the trend alone at a prior probability of one
+third. The likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the
+noise, whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of
+all places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of
+places as likely as another; their number is the one of highest log likelihood, less a `penalty` for each step. Shi,
+Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series data",
+compare tests where neighbours are correlated.
 
 The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which the
 penalty was chosen.
@@ -42,7 +42,7 @@ class Changes:
     """Changes found in a series of values, or the reason why the series is not judged.
 
     `places` are the indices of the first value after each change, rising. `is_trend`: the series rises or falls
-    steadily. `is_correlated`: neighbouring values resemble each other, which may be all that looks like a change.
+    steadily. `is_correlated`: neighbouring values are correlated, which may be all that looks like a change.
     `is_too_short`: fewer than SHORTEST values.
     """
 

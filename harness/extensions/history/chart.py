@@ -52,11 +52,11 @@ def series_figure(
             svg.line(x(part[0] - 0.5), y.stop, x(part[0] - 0.5), y.start, "limit") for _, part in pairwise(parts)
         ],
     )
-    named = [name for name, _ in codes] if len(codes) <= _MOST_NAMED else ["a set, its colour by code"]
+    named = [name for name, _ in codes] if len(codes) <= _MOST_NAMED else ["a set, its colour by code version"]
     keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
     keys += [
-        LegendKey(mark="reference", words="mean between changes"),
-        LegendKey(mark="reference-band", words="range of 95 % of the sets of one code"),
+        LegendKey(mark="reference", words="mean of the sets between changes"),
+        LegendKey(mark="reference-band", words="range of 95 % of the sets of one code version"),
         *([LegendKey(mark="limit", words="change")] if len(parts) > 1 else ()),
     ]
     return xy_figure(panel, keys=keys, **caption)

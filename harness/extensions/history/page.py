@@ -34,7 +34,7 @@ from reports.text.formatting import interval, plural, si, utc
 TERMS = {
     "Series": "Sets of one benchmark, configuration, system and data in the order of time, compared in one "
     "quantity, such as throughput.",
-    "Change": "A step between sets of a series that explains them far better than chance, drift or a steady trend.",
+    "Change": "A jump between two sets that fits the series far better than chance, drift or a steady trend does.",
     "Code": "Digest of the files of dlrmbench that made a set: it changes with the files, also without a commit.",
     "Interval": "95 % interval of a set's mean over its runs, which are assumed independent; drift from hour to hour "
     "is not included.",
@@ -93,7 +93,7 @@ def _head(every: Sequence[SetSeries], command: str) -> tuple[Fact, ...]:
 
 def _section(series: SetSeries, id_: str) -> PageSection:
     system = system_words(series.points[-1].result)
-    heading = f"{series.name}{f' on {system}' if system else ''}"
+    heading = f"{series.name}{f', system: {system}' if system else ''}"
     words = partial(in_unit, unit=series.measure.unit)
     ticks = si if series.is_ratio and series.measure.unit != "s" else words
     lead = " ".join(change_sentence(series, change) for change in series.changes) or why_not_judged(series)
@@ -101,8 +101,10 @@ def _section(series: SetSeries, id_: str) -> PageSection:
     codes: dict[str, list[Dot]] = {}
     for at, point in enumerate(series.points):
         ends = None if point.interval is None else (point.interval.low, point.interval.high)
-        hint = f"{point.result.label}, {utc(point.time_ms)}: {words(point.value)}; code {point.code}"
-        codes.setdefault(f"code {point.code}", []).append(Dot(x=float(at), y=point.value, ends=ends, hint=hint))
+        hint = f"{point.result.label}, {utc(point.time_ms)}: {words(point.value)}; code version {point.code}"
+        codes.setdefault(f"code version {point.code}", []).append(
+            Dot(x=float(at), y=point.value, ends=ends, hint=hint)
+        )
     parts = []
     for start, stop in series.parts:
         ends_of = [float(np.mean(series.values[start:stop])) + reach * series.spread for reach in (0.0, -1.96, 1.96)]

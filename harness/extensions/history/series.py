@@ -235,7 +235,7 @@ def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
         commit = f"several: {several}" if several else commit_of(asked) or "unknown"
         point = SeriesPoint(result=result, time_ms=time_ms, value=value, interval=interval, code=code, commit=commit)
         label = brief_name(result).removeprefix(f"{result.benchmark_name}, ")
-        name = f"{measure.name} of {result.benchmark_name}, {printable(label, 60)}"
+        name = f"{measure.name} of {result.benchmark_name}, configuration {printable(label, 60)}"
         try:
             key = canonical_sha256(shared | {"quantity": [measure.name, measure.unit]})
         except ValueError:  # text that is no UTF-8

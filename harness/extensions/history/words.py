@@ -15,19 +15,23 @@ from reports.text.formatting import interval, names, plural, printable, ratio, u
 from rules.errors import InputError
 
 METHOD = (
-    "A change is a step of the sets' means (of their logarithms where ratios are compared), with at least 3 sets on "
-    "each side, that explains the sets far better than a steady trend or neighbours that resemble each other. In "
-    "simulations the chance of a false alarm on a page of one to four series is at most 1 % where sets are "
-    "independent, and at most 10 % where neighbours resemble each other. On pages of four series of 12 sets that "
-    "resemble their neighbours it is 25 %, and 30 % where these drift, too. A step of 5 standard deviations is found "
-    "in 85 % of series of 12 sets and more. Four sets in a row that other work on the machine moves by more than "
-    "twice the noise look like a change. Intervals are at 95 % confidence (Welch), with the place of the change "
-    "taken as known. Sets of other hardware, data, benchmark definition or values given by the user are in another "
-    "series; default values may differ within one. The rules judge nothing on this page."
+    "A change is a jump of the sets' mean (of the mean logarithm where ratios are compared), with at least 3 sets "
+    "on each side. The jump must fit the series far better than a steady trend or correlation between neighbouring "
+    "sets does. In simulations the chance of a false alarm on a page of one to four series is at most 2 % where "
+    "sets are independent, and at most 10 % where neighbouring sets are correlated. A page of four series of 12 "
+    "sets is an exception: the chance is at most 25 % there, and at most 30 % where the sets also drift. A jump of "
+    "5 standard deviations is found in at least 85 % of series of 12 or more sets. Four sets in a row look like a "
+    "change if other work on the machine shifts them by more than twice the noise. Intervals are at 95 % confidence "
+    "(Welch), with the place of the change taken as known. Sets that differ in hardware, data, benchmark definition "
+    "or a value given by the user are in different series; default values may differ within a series. The rules "
+    "judge nothing on this page."
 )
 """Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400
-_DOUBT = "Where systems drift, the chance of a false alarm is up to 10 %. To be sure, measure both codes alternately:"
+_DOUBT = (
+    "Where systems drift, the chance of a false alarm is up to 30 %. To be sure, measure both code versions "
+    "alternately:"
+)
 
 
 def change_sentence(series: SetSeries, change: ChangePoint) -> str:
@@ -40,7 +44,7 @@ def change_sentence(series: SetSeries, change: ChangePoint) -> str:
     return (
         f"{series.name}: {step} ({interval(low, high)}), {'worse' if change.is_worse else 'better'}, from "
         f"{after.result.label} of {utc(after.time_ms)} on, {plural(len(series.points) - change.at, 'set')}: commit "
-        f"{before.commit} → {after.commit}, code {before.code} → {after.code}."
+        f"{before.commit} → {after.commit}, code version {before.code} → {after.code}."
     )
 
 
@@ -132,7 +136,8 @@ def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
     asked = newest.points[-1].result.asked
     if asked is None or not asked.command or len(asked.command) > _MAX_COMMAND:
         return None
-    more = f" adds a set to the series '{newest.name}', which needs {SHORTEST - len(newest.points)} more"
+    needed = plural(SHORTEST - len(newest.points), "more set")
+    more = f" adds a set to the series '{newest.name}', which needs {needed} before it can show a change"
     return Fact(name="Next", value=printable(asked.command), note=more, is_code=True)
 
 
@@ -142,7 +147,7 @@ def why_not_judged(series: SetSeries) -> str:
         rise = ratio(series.rise) if series.is_ratio else f"{series.rise:+.5f}"
         return f"{series.name}: a steady trend, {rise} from the first set to the last, and no change at a single set."
     if series.found.is_correlated:
-        return f"{series.name}: neighbouring sets resemble one another, so changes cannot be told from drift."
+        return f"{series.name}: neighbouring sets are correlated, so changes cannot be told from drift."
     few = f"{series.name}: {plural(len(series.points), 'set')}, too few to show a change ({SHORTEST} are needed)."
     return few if series.found.is_too_short else ""
 

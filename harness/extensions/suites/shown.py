@@ -238,7 +238,9 @@ def _brief_ratio(facts: SuiteFacts) -> str:
 
 
 def _mean_words(facts: SuiteFacts) -> str:
-    only = " Each benchmark has equal weight. The mean is of this suite's benchmarks alone, and no score of MLPerf."
+    only = (
+        " Each benchmark has equal weight. The mean is of this suite's benchmarks alone, and is not an MLPerf score."
+    )
     return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
 
 

@@ -26,7 +26,7 @@ def read_constraint(text: str) -> ConstraintRecord:
     except ValueError:
         number = float("nan")
     if not abs(number) < float("inf"):
-        raise click.BadParameter(f"{text!r}: {value!r} is no number, nor a size such as 1GB.")
+        raise click.BadParameter(f"{text!r}: {value!r} is neither a number nor a size such as 1GB.")
     return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
 
 

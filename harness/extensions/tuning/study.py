@@ -118,16 +118,16 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
         return f"None of {len(trials)} trials is feasible.{closest}"
     if again.trial is None or not (comparison or again.is_alone):
         why = problem or trials[0].reason or "no other trial is feasible"
-        return f"Nothing was measured beside the default: {why.rstrip('.')}."
+        return f"No trial was compared with the default: {why.rstrip('.')}."
     none = " No trial of the search did better than the default." if first is trials[0] else ""
     none += "".join(f" {capital(_name(trials, trial))} did better alone. {why}" for trial, why in again.missed)
     found, named = f"{none}{problem and ' '}{problem}", capital(_name(trials, again.trial))
     if comparison is None:
         default = f"the default measured nothing: {(trials[0].reason or 'unknown').rstrip('.')}"
-        return f"{named}, {_say_alone(search, again)} of seeds that no trial had; {default}.{found}"
+        return f"{named}, {_say_alone(search, again)} with new seeds; {default}.{found}"
     threads = threads_words(comparison, again.trial.values)
-    pairs = f"{threads and f'{threads}, '}in {comparison.num_shared_seeds} pairs of seeds that no trial had"
-    return f"{named} beside the default, {pairs}: {sentence(comparison)}{found}"
+    pairs = f"{threads and f', {threads},'} in {comparison.num_shared_seeds} pairs with new seeds"
+    return f"{named} was compared with the default{pairs}. {with_sign(sentence(comparison))}{found}"
 
 
 def _is_better(comparison: Comparison | None) -> bool:
@@ -195,30 +195,29 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     best, first = again.trial, best_of(search, trials)
     if first is None:
         return f"none of {num} is feasible"
-    place = f"{'second best' if again.missed else 'best'} of {num}"
-    place += " apart from the default" if first is trials[0] else ""
+    of = plural(len(trials) - 1, "other trial") if first is trials[0] else num
+    place = f"{'second best' if again.missed else 'best'} of {of}"
     if best is None or not (again.is_alone or (comparison is not None and comparison.whole is not None)):
-        return f"nothing was measured beside the default, of {num}"
+        return f"none of {num} was compared with the default"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
     if again.problem:
-        return f"{values} is no answer: {again.problem[:1].lower()}{again.problem[1:].rstrip('.')}"
+        return f"{values} is not an answer: {again.problem[:1].lower()}{again.problem[1:].rstrip('.')}"
     if comparison is None or comparison.whole is None:
         return f"{values} is the {place}: {_say_alone(search, again)}; the default measured nothing"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     threads = threads_words(comparison, best.values)
-    pairs = f"{what} of {plural(comparison.num_shared_seeds, 'pair')} measured alternately (A/B)"
-    pairs += f", the {place}"
-    pairs += f"; {threads}" if threads else ""
+    named = f"{values}, the {place},"
+    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'A/B pair')}{f'; {threads}' if threads else ''}"
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
     change += wide_range(whole)
     kept, batch = "the default is kept; ", ""
     if _is_better(comparison):
         kept, batch = "", batch_words(record, trials[0], best)
     if verdict in ("faster", "slower"):
-        return f"{kept}{values} is {with_sign(change)} than the default: {pairs}{batch}"
+        return f"{kept}{named} is {with_sign(change)} than the default ({pairs}){batch}"
     if verdict in ("better", "worse"):
-        return f"{kept}{values} is {verdict} than the default, {what} {with_sign(change)}: {pairs}{batch}"
-    return f"{kept}{values} beside the default: {verdict}; {pairs}"
+        return f"{kept}{named} is {verdict} than the default, by {with_sign(change)} ({pairs}){batch}"
+    return f"{kept}{named} against the default: {verdict} ({pairs})"
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
@@ -273,7 +272,7 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
     columns: list[tuple[str, str | None, Origin]] = [("Process", None, "given")]
     columns += [(name, units[name].unit, "measured") for name in names]
     rows = [(at, *(found.get(name) for name in names)) for at, found in enumerate(again.columns)]
-    return [make_table("The best trial, measured again alone, with seeds that no trial had", columns, rows)]
+    return [make_table("The best trial, measured again alone, with new seeds", columns, rows)]
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
@@ -295,5 +294,5 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     known = [(name, unit, origin, value) for name, unit, origin, value in given if value is not None]
     columns = [(name, unit, origin) for name, unit, origin, _ in known]
     row = tuple(value for *_, value in known)
-    title = "The default and the best other trial, measured again alternately (A/B), with seeds that no trial had"
+    title = "The default and the best other trial, measured again alternately (A/B), with new seeds"
     return make_table(title, columns, [row])

@@ -101,7 +101,8 @@ def find_cascades(usage: Usage, configs: Mapping[str, RunConfig]) -> list[Cascad
     if not found:
         raise ConfigError(
             "--train: no model ranks what another one filters: expected a benchmark 'after' another benchmark on the "
-            "same generated data, which hands on fewer items than it is given ('top_k'), as in the usage 'cascade'."
+            "same generated data, which hands on fewer items than it is given ('top_k'), as in the usage scenario "
+            "'cascade'."
         )
     return found
 

@@ -234,7 +234,9 @@ def receive(pipe: Connection) -> Any:
     try:
         answer = pipe.recv()
     except (EOFError, ConnectionError):
-        raise HarnessError("a worker of the usage was killed (out of memory?).", ExitCode.RESOURCES) from None
+        raise HarnessError(
+            "a worker process of the usage scenario was killed (out of memory?).", ExitCode.RESOURCES
+        ) from None
     if isinstance(answer, Exception):
         raise answer
     return answer

@@ -122,7 +122,7 @@ def read_usage(name: str) -> tuple[str, dict[str, Any]]:
     tables. Raises ConfigError, DefinitionError."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
-        raise ConfigError(f"{name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
+        raise ConfigError(f"{name}: neither a usage scenario nor a FILE.toml.{did_you_mean(name, [*shipped])}")
     path = shipped.get(name, Path(name))
     return str(path), read_toml(path)
 
@@ -185,7 +185,7 @@ def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedM
         rate, arrivals, items = before.rate, before.arrivals, model.items or before.top_k or 1
     if arrivals == "poisson" and model.deadline_ms is None:
         raise ConfigError(
-            f"{name}.deadline_ms is missing: with random arrivals the next request is no deadline. Give one."
+            f"{name}.deadline_ms is missing: with random arrivals the next request is not a deadline. Give one."
         )
     if model.source == STAND_IN and len(model.widths or ()) < 2:
         raise ConfigError(f"{name}.widths: expected two or more, such as [256, 256], of an MLP.")

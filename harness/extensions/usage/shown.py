@@ -132,7 +132,7 @@ TERMS = {
     "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",
     "Quality of experience (QoE)": "The share of requests that were not dropped.",
     "Energy score (EN)": "1 for no energy, 0 for 1.5 J a request; 1 also where no energy was measured.",
-    "Stand-ins": "Small MLPs in place of the networks that the source of the usage names.",
+    "Stand-ins": "Small MLPs that replace the networks named by the source of the usage scenario.",
     "Highest factor on all rates": "The largest factor on all request rates up to which every deadline is met.",
     "Retrieval": "Search of candidates near a node of a graph by PageRank; precision is the share of exact ones "
     "found.",

@@ -84,17 +84,17 @@ def make_usage_study(
     findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
     if stand_ins:
         findings.append(
-            f"Small MLPs stand in for the networks of the usage's source ({names(stand_ins, 8)}): the score says how "
-            "this machine schedules, and is no result of the source's benchmark."
+            f"Small MLPs replace the networks of this usage scenario's source (models: {names(stand_ins, 8)}). The "
+            "score shows how this machine schedules requests, and is not a result of the source's benchmark."
         )
     findings += _say_not_shown(first.usage, is_trained=is_trained)
-    findings.append(f"Source of the usage's numbers: {first.usage.source}")
+    findings.append(f"Source of this usage scenario's numbers, such as rates and deadlines: {first.usage.source}")
     tables.append(make_table("Processes", (*head, *_process_columns(origin)), processes))
-    where, small = f", {axis}={first.text}" if axis else "", ", with small MLPs" if stand_ins else ""
+    where, small = f", {axis}={first.text}" if axis else "", " with small MLPs" if stand_ins else ""
     tables.append(make_table(f"{TIMELINE}{where}", _timeline_columns(origin), _list_timeline(first)))
     return make_study(
         "usage",
-        f"{first.usage.title.partition(':')[0]}{small}: {_answer(points, axis, counting, curves)}, {origin}",
+        f"'{first.usage.title.partition(':')[0]}'{small}: {_answer(points, axis, counting, curves)}, {origin}",
         None,
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
@@ -130,8 +130,8 @@ def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_
         yield hold_against_published(curves)
     elif stand_ins:
         yield (
-            "The score is compared with no published score, since those are of the networks, not of MLPs in their "
-            "place."
+            "The score of small MLPs is compared with no published score: published scores are of the networks that "
+            "the MLPs replace."
         )
 
 

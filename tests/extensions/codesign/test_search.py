@@ -309,9 +309,9 @@ def test_joint_is_never_worse_than_separate_and_as_much_faster_as_can_be(studies
         gain = min(separate)[0] / min(joint)[0]
         assert gain == pytest.approx(GAINS[name], rel=0.01)
         assert f"{percent(gain - 1)} above the optimum" in study.findings[0]
-        assert f"the optimum, {gain:.3f} times as fast as with 'hardware first'" in study.findings[1]
+        assert f"the optimum. The step is {gain:.3f}× as fast as with 'hardware first'" in study.findings[1]
         assert "All 373,527 points tried, 22,609 valid" in study.findings[1]
-        assert f"{gain:.3f} times is " in study.findings[-1] and max(map(len, study.findings)) <= 400
+        assert f"{gain:.3f}× is " in study.findings[-1] and max(map(len, study.findings)) <= 400
 
 
 @pytest.mark.slow
@@ -331,7 +331,9 @@ def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRec
     (check,) = study.checks
     assert check.is_passed and check.found <= TOLERANCE
     said = " ".join(study.findings)
-    assert "published: 1.25x-1.44x, other kernels" in said and "published: 18 % and 40 % less, other networks" in said
+    assert (
+        "published: 1.25× to 1.44×, other kernels" in said and "published: 18 % and 40 % less, other networks" in said
+    )
     tilings = study.tables[1].rows
     assert len(tilings) == len(nests_of("rm3_deeprecsys", find_space("pe_array")))
     assert all(row[-1] is not None for row in tilings[:-1])
@@ -358,11 +360,11 @@ def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None
         assert any(found[0] <= each[0] and found[1] <= each[1] for found in designs(study, "hardware first"))
 
 
-@pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "times as fast")])
+@pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "as fast")])
 def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
     study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
     assert all("at best" in said and other not in said for said in study.findings[:-3])
-    assert f"loop order of best {objective.partition('_')[0]};" in study.findings[-2]
+    assert f"loop order of best {objective.partition('_')[0]}." in study.findings[-2]
     assert ("Shi et al." in study.findings[-1], "HASCO" in study.findings[-1]) == (
         objective == "energy_j",
         objective == "latency_s",
@@ -385,13 +387,10 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
     title = answer(searched, ("separate",))
     said = "are fastest: a step takes 900.0 ms, 10.0 % less than the baseline, with 20.0 % more energy, modelled"
     assert said in title
-    first, second, tried = say_gain("separate", searched).split(". ")
-    assert first == (
-        "Search 'hardware first', modelled: a step takes 900.0 ms at best, with 20.0 % more energy and 8.0 % more "
-        "energy-delay than the baseline"
-    )
-    less = "A step of 950.0 ms has the least energy-delay, 5.0 % below the baseline (published: "
-    assert second.startswith(less)
+    first, worse, second, tried = say_gain("separate", searched).split(". ")
+    assert first == "Search 'hardware first' (modelled): a step takes 900.0 ms at best"
+    assert worse == "Energy is 20.0 % above and energy-delay 8.0 % above the baseline"
+    assert second.startswith("Energy-delay is least at 950.0 ms a step, 5.0 % below the baseline (published: ")
     assert tried == (
         "Hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; their distance from the optimum "
         "is unknown."
@@ -400,7 +399,7 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
 
 def test_a_design_that_is_best_in_both_is_one() -> None:
     said = say_gain("separate", found_of(FRUGAL))
-    both = "950.0 ms at best, with 0.0 % more energy and 5.0 % less energy-delay than the baseline (published: "
+    both = "950.0 ms at best. Energy is 0.0 % above and energy-delay 5.0 % below the baseline (published: "
     assert both in said
     alone = answer(found_of(FRUGAL, objectives=("latency_s",)), ("separate",))
     assert alone.endswith("5.0 % less than the baseline, modelled")
@@ -458,7 +457,7 @@ def test_a_space_too_large_says_how_many_points_were_tried_and_that_no_optimum_i
     assert re.search(r"Hardware: \d+ valid points tried, of 12; tiles: \d+ valid points tried, of 18", findings[0])
     assert "12 valid points tried, of 216; their distance from the optimum is unknown" in findings[1]
     assert not any("the optimum," in said or "above the optimum" in said for said in study.findings)
-    assert " times among points tried is " in findings[-1]
+    assert "× among points tried is " in findings[-1]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_a_slower_code_is_a_regression_and_named(command: Any, tmp_path: Path) -
     assert (change["is_worse"], change["num_after"]) == (True, 4)
     assert change["others"] == [{"name": "packages.torch", "base": "2.11", "new": "2.13"}]
     assert change["in_turns"] == f"dlrmbench versus {change['last_before']} --python OLDER/bin/python"
-    assert err.startswith("regression: Samples/s of dlrm_tiny, day-013: 0.8")
+    assert err.startswith("regression: Samples/s of dlrm_tiny, configuration day-013: 0.8")
     out = command("history", tmp_path, "--fail-on", "regression")[1]
     assert "worse, from day-010 of 2026-01-11" in " ".join(out.split()) and "packages.torch" in out
     assert json.loads(command("history", tmp_path, "--format", "json")[1])["changes"] is None
@@ -110,7 +110,7 @@ def test_with_too_few_sets_nothing_is_passed(command: Any, tmp_path: Path, numbe
     ("values", "why"),
     [
         ([1000 + 15 * day + (day * 7 % 5) for day in range(18)], "a steady trend, 1.25"),
-        ([1000 + round(100 * sin(day / 3)) for day in range(24)], "neighbouring sets resemble one another"),
+        ([1000 + round(100 * sin(day / 3)) for day in range(24)], "neighbouring sets are correlated"),
     ],
 )
 def test_sets_that_drift_pass_nothing_either(command: Any, tmp_path: Path, values: list[float], why: str) -> None:

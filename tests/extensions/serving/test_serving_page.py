@@ -78,8 +78,8 @@ def title_of(page: str) -> str:
 def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:
     page = page_of(write_served(tmp_path / "one"))
     assert title_of(page) == ("dlrm_tiny: 100 queries/s VALID within 25.0 ms at p95 (one process)")
-    rest = "five processes would narrow it to ± 2.6 % (simulated); in steady state, the latency limit would allow 125"
-    assert f"p95 20.0 ms; {rest}" in page.replace("\N{NO-BREAK SPACE}", " ")
+    rest = "interval of ± 2.6 % (simulated); in steady state, the latency limit would allow 125"
+    assert f"p95 latency 20.0 ms; five processes would have an {rest}" in page.replace("\N{NO-BREAK SPACE}", " ")
     assert "limit 25.0 ms" in page and "Latency against load" in page
 
 
@@ -234,7 +234,7 @@ def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_steady_
 
 def test_one_process_says_what_five_would_tell() -> None:
     assert dict(serve_facts(searched(1)))["interval"].endswith(
-        "five processes would narrow it to ± 2.6 % (simulated)"
+        "five processes would have an interval of ± 2.6 % (simulated)"
     )
     unknown = searched(1, spread_low_per_s=None, spread_high_per_s=None)
     assert dict(serve_facts(unknown))["interval"] == "none, and no verdicts: needs 5 processes, has 1"

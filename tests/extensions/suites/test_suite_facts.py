@@ -98,7 +98,7 @@ def test_one_that_failed_is_named_and_left_out(template: Result) -> None:
     assert "Left out of the mean: benchmark 1 (benchmark 1, new: out of memory)." in facts.findings
     assert "failed: benchmark 1" in facts.title and "2 benchmarks" in facts.title
     assert facts.tables[0].rows[1] == ("benchmark 1", None, None, None, None, None, None, "failed")
-    assert not any("score of MLPerf" in line and "no score of MLPerf" not in line for line in facts.findings)
+    assert not any("MLPerf score" in line and "not an MLPerf score" not in line for line in facts.findings)
 
 
 def test_a_suite_of_failures_alone_has_no_mean(template: Result) -> None:

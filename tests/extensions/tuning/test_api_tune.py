@@ -34,7 +34,7 @@ def test_a_search_is_what_the_verb_makes_of_the_command_line_that_it_has_on_reco
     )
     assert ended.code == 0 and ended.out.startswith("returned "), ended.err
     folder, study = found_in(place)
-    assert len(rows_of(study)) == 2 and "in 5 pairs of seeds that no trial had" in study.findings[0]
+    assert len(rows_of(study)) == 2 and "in 5 pairs with new seeds" in study.findings[0]
     words = shlex.split(read(folder).command)
     assert words[:3] == ["dlrmbench", "tune", "dlrm_tiny"] and "train.global_batch_size=128..1024:log" in words
     context = tune.make_context("tune", words[2:], parent=click.Context(cli, **cli.context_settings))

@@ -57,7 +57,7 @@ def test_trials_have_cores_of_their_own_and_the_best_and_the_default_are_measure
     assert ended.code == 0, ended.err
     assert workers.cpus == [(0,), (1,), (0,), (1,), *[None] * 10]
     folder, study = found_in(place)
-    assert len(rows_of(study)) == 4 and "in 5 pairs of seeds that no trial had" in study.findings[0]
+    assert len(rows_of(study)) == 4 and "in 5 pairs with new seeds" in study.findings[0]
     assert "2 trials were measured at a time" in study.findings[1] and "All have 1 thread" in study.findings[1]
     assert "2 at a time" in study.tables[-1].title
     assert [each.value for each in study.parameters if each.name == "parallel trials"] == [2]
@@ -85,9 +85,9 @@ def test_a_random_search_tries_the_same_points_however_many_are_at_a_time(place:
 def test_the_planted_setting_is_found_with_several_at_a_time_as_with_one(number: int, place: Path) -> None:
     ended = tune(place, f"{FASTEST} --constraint memory<=3GB --trials 11 --threads 1 --parallel-trials {number}")
     assert ended.code == 0, ended.err
-    assert "(implementation=optimized global_batch_size=1024) beside the default" in answer_of(ended)
+    assert "(implementation=optimized global_batch_size=1024) was compared with the default" in answer_of(ended)
     _, study = found_in(place)
-    assert len(rows_of(study)) == 11 and study.findings[0].endswith("2.25x faster.")
+    assert len(rows_of(study)) == 11 and study.findings[0].endswith("2.25× faster.")
 
 
 @pytest.mark.slow

@@ -49,8 +49,8 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(samp
         assert (row["Infeasible because"] is not None) == is_over and row["Best so far"] is not None
     last = answer_of(ended)
     assert re.fullmatch(
-        r"Trial \d+ \(implementation=optimized global_batch_size=1024\) beside the default, in 5 pairs of seeds that "
-        r"no trial had: 2\.25x faster\.",
+        r"Trial \d+ \(implementation=optimized global_batch_size=1024\) was compared with the default in 5 "
+        r"pairs with new seeds\. 2\.25× faster\.",
         last,
     )
     (following,) = (each for each in study.findings if each.startswith("Next, to train with these settings: "))
@@ -88,7 +88,7 @@ def test_no_difference_is_an_answer(place: Path) -> None:
     shown = (folder / "report.html").read_text(encoding="utf-8").partition("<script")[0]
     assert shown.replace("\N{NO-BREAK SPACE}", " ").count("No difference of 3 % or more in throughput") == 1
     assert "the default is kept; " in study.title
-    assert "beside the default: no difference shown; throughput of 5 pairs" in study.title
+    assert "against the default: no difference shown (throughput, 5 A/B pairs)" in study.title
     assert any(each.startswith("Next, to try more settings: ") and "--trials 6" in each for each in study.findings)
     for table in study.tables:
         assert all(any(value is not None for value in column) for column in zip(*table.rows, strict=True))
@@ -102,7 +102,7 @@ def test_a_page_shows_the_search_and_the_pair_and_not_each_trial_as_a_result(pla
     ended = run_scripted_command(["report", str(folder), "-o", "page.html"], place, PlantedWorkers(Moment()))
     assert ended.code == 0, ended.err
     page = (place / "page.html").read_text(encoding="utf-8")
-    assert study.title in page and REGRET in page and "beside the default" in page
+    assert study.title in page and REGRET in page and "compared with the default" in page
     measured = page.count("implementation=reference global_batch_size=")
     assert measured == study.findings[0].count("implementation=reference global_batch_size=")
 
@@ -140,8 +140,8 @@ def test_where_the_default_fails_the_best_trial_is_measured_again_alone_and_name
     assert first["Infeasible because"].endswith("out of memory.")
     name = f"implementation={best['runtime.implementation']} global_batch_size={best['train.global_batch_size']}"
     said = re.fullmatch(
-        rf"Trial \d \({name}\), samples_per_s ([\d.]+) \(([\d.]+) to ([\d.]+)\) in 5 processes of seeds that no "
-        r"trial had; the default measured nothing: process 0 measured nothing: out of memory\.",
+        rf"Trial \d \({name}\), samples_per_s ([\d.]+) \(([\d.]+) to ([\d.]+)\) in 5 processes with new "
+        r"seeds; the default measured nothing: process 0 measured nothing: out of memory\.",
         answer_of(ended),
     )
     assert said is not None, answer_of(ended)
@@ -165,7 +165,7 @@ def test_a_training_time_is_tuned_by_runs_to_the_target(place: Path) -> None:
     assert ended.code in (0, 3), ended.err
     folder, study = found_in(place)
     assert read(folder).kind == "training" and len(workers.launches) == 3 + 10
-    assert "no trial had: " in study.findings[0] and all(row["time_to_train_s"] for row in rows_of(study))
+    assert "with new seeds. " in study.findings[0] and all(row["time_to_train_s"] for row in rows_of(study))
 
 
 @pytest.mark.slow
@@ -194,8 +194,8 @@ def without_counter(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--maximize sample_per_s", "Did you mean 'samples_per_s'", None),
         (f"{FASTEST} --constraint memori<=1GB", "Did you mean 'memory'", None),
         (f"{FASTEST} --constraint memory<1GB", "expected COLUMN<=VALUE or COLUMN>=VALUE", None),
-        (f"{FASTEST} --constraint memory<=much", "'much' is no number, nor a size such as 1GB", None),
-        (f"{FASTEST} --constraint memory<=nan", "'nan' is no number", None),
+        (f"{FASTEST} --constraint memory<=much", "'much' is neither a number nor a size such as 1GB", None),
+        (f"{FASTEST} --constraint memory<=nan", "'nan' is neither a number", None),
         (f"{FASTEST} --axis train.global_batch_sise=1..2", "Did you mean 'global_batch_size'", None),
         (f"{FASTEST} --axis runtime.threads=9..1", "an empty range", None),
         (f"{FASTEST} --axis runtime.threads=1..many", "expected two numbers", None),

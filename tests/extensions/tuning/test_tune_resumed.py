@@ -175,7 +175,7 @@ def test_a_default_of_own_code_is_measured_beside_the_best_implementation(place:
         f"tune dlrm_tiny --implementation mine.py:Mine --axis runtime.implementation=reference,optimized {FASTEST}"
     )
     ended = run_scripted_command(f"{words} --trials 3 --seed 3 -q".split(), place, PlantedWorkers(Moment()))
-    assert ended.code == 0 and "1.50x faster" in answer_of(ended), ended.err
+    assert ended.code == 0 and "1.50× faster" in answer_of(ended), ended.err
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(
     last = answer_of(ended)
     assert ended.code == 7 and last.endswith("Missed a constraint in 5 of 5: not feasible."), (ended.err, last)
     folder, _ = found_in(place)
-    assert "global_batch_size=2048 is no answer: missed a constraint in 5 of 5" in title_of(folder)
+    assert "global_batch_size=2048 is not an answer: missed a constraint in 5 of 5" in title_of(folder)
 
 
 def title_of(folder: Path) -> str:
@@ -282,11 +282,11 @@ def test_a_pair_that_fails_leaves_the_study_of_the_trials(place: Path) -> None:
     workers.fails = True
     ended = tune(place, f"{FASTEST} --trials 4", workers)
     folder, study = found_in(place)
-    said = "Nothing was measured beside the default: process 0 measured nothing: out of memory."
+    said = "No trial was compared with the default: process 0 measured nothing: out of memory."
     assert ended.code == 9 and answer_of(ended) == said == study.findings[0]
     assert len(study.tables[-1].rows) == 4 and (folder / "report.html").is_file()
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 0 and "x faster" in answer_of(ended), "the pair is completed"
+    assert ended.code == 0 and "× faster" in answer_of(ended), "the pair is completed"
 
 
 class MissingWorkers(ScriptedWorkers):
@@ -354,7 +354,7 @@ def test_a_pair_without_what_is_compared_leaves_the_study_of_the_trials(place: P
     words = f"tune dlrm_tiny --axis {axis} --maximize auc --quality 4096 --threads 1 --trials 3 --seed 3 -q"
     ended = run_scripted_command(words.split(), place, UnmeasuredWorkers(Moment()))
     assert ended.code == 7 and "found nothing, expected" in answer_of(ended), ended.err
-    assert "Nothing was measured beside the default" in found_in(place)[1].findings[0]
+    assert "No trial was compared with the default" in found_in(place)[1].findings[0]
 
 
 @pytest.mark.slow

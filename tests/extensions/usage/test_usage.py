@@ -187,7 +187,7 @@ def test_what_is_no_usage_is_refused_by_its_file(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     (
-        (("vr_gamin",), ExitCode.USAGE, "no such usage, nor a FILE.toml. Did you mean 'vr_gaming'?"),
+        (("vr_gamin",), ExitCode.USAGE, "neither a usage scenario nor a FILE.toml. Did you mean 'vr_gaming'?"),
         (("none.toml",), ExitCode.USAGE, "none.toml: no such file"),
         (("mine.toml", "--batch", "4"), ExitCode.USAGE, "No such option"),
         (("mine.toml", "--axis", "find.top_k"), ExitCode.USAGE, "expected MODEL.KEY=VALUE"),

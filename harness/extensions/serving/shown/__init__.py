@@ -12,11 +12,14 @@ from reports.results.result import Result
 
 
 def follow(result: Result) -> tuple[Sequence[str], str] | None:
-    """Return the options with which a measurement of serving is repeated with queries merged into calls, and what
+    """Return the options with which a measurement of serving is repeated with batching of queries, and what
     that shows, in words; None where the measurement sets serve.batch, or its run set's record is missing."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
-    return ("--set", "serve.batch=auto"), "measures the configuration also with queries merged into calls"
+    return (
+        "--set",
+        "serve.batch=auto",
+    ), "also measures the configuration with batching (several queries in one call)"
 
 
 SERVE = Details(

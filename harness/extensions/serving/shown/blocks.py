@@ -19,7 +19,7 @@ _LEAST, _MOST = 1e-12, 1e15
 """Least and greatest rate in queries per second, and latency in seconds, that charts draw."""
 _KINDS = (
     "Rates, latencies and service times are measured, or simulated where so named; bytes are computed. VALID is "
-    "LoadGen's verdict on one run of this system, and no MLPerf® result."
+    "LoadGen's verdict on one run of this system, and is not an MLPerf® result."
 )
 
 

@@ -139,11 +139,11 @@ def _held_up_words(served: ServedResult) -> str:
 
 
 def rest_words(served: ServedResult) -> str:
-    """Return the facts on the rate of a served configuration that a page's title leaves out: 'p95 22.0 ms; five
-    processes would narrow it to …'."""
+    """Return the facts on the rate of a served configuration that a page's title leaves out: 'p95 latency
+    22.0 ms; five processes would have an interval of …'."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
-    words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
+    words = [f"p{record.percentile:g} latency {duration(latency_s)}", _interval_words(served, "of the rate ")]
     if served.steady_per_s is not None:
         words.append(
             f"in steady state, the latency limit would allow {si(served.steady_per_s)} queries/s (simulated)"
@@ -176,8 +176,8 @@ def spread_words(served: ServedResult) -> str:
 
 
 def five_words(served: ServedResult) -> str:
-    """Return words on the interval that five processes would give: 'five processes would narrow it to ± 3.1 %
-    (simulated)'.
+    """Return words on the interval that five processes would give: 'five processes would have an interval of
+    ± 3.1 % (simulated)'.
 
     Computed like an interval, by Student's t on logarithms, with the standard deviation of one process's spread.
     Empty where the spread is unknown.
@@ -187,7 +187,7 @@ def five_words(served: ServedResult) -> str:
     deviation = (math.log(spread[1]) - math.log(spread[0])) / _DEVIATIONS
     width = float(student_quantile(MIN_RUNS - 1, (1 + NOMINAL) / 2)) * deviation / math.sqrt(MIN_RUNS)
     half_width = f"{math.expm1(min(abs(width), _WIDEST)) * 100:.2g} %"
-    return f"{_FIVE} processes would narrow it to ± {half_width} (simulated)"
+    return f"{_FIVE} processes would have an interval of ± {half_width} (simulated)"
 
 
 def doubts(served: ServedResult) -> list[str]:
@@ -217,8 +217,8 @@ def served_among(measured: Sequence[Result]) -> list[ServedResult]:
     return [ServedResult(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
-def _interval_words(served: ServedResult) -> str:
+def _interval_words(served: ServedResult, of: str = "") -> str:
     summary = served.summary
     if summary is None or summary.interval is None:
         return five_words(served) or f"no interval: fewer than {_FIVE} processes"
-    return f"{percent(summary.interval.confidence, 0)} interval {bounds_text(summary.interval, si)} queries/s"
+    return f"{percent(summary.interval.confidence, 0)} interval {of}{bounds_text(summary.interval, si)} queries/s"
