@@ -53,9 +53,12 @@ def factors_figure(
     of its factors, such as throughput, or a single panel with one bar per configuration."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
-    rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
-    small = any(bar.verdict == "below the smallest effect" for bar in bars)
-    undecided = f"no difference shown{', a small one' if small else ''}, or inconclusive{rejected}"
+    kinds_of_none = ["no difference shown", "inconclusive"]
+    if any(bar.verdict == "below the smallest effect" for bar in bars):
+        kinds_of_none.insert(1, "below the smallest effect")
+    if any(bar.is_rejected for bar in bars):
+        kinds_of_none.append("one of the two sets INVALID")
+    undecided = ", ".join(kinds_of_none[:-1]) + f" or {kinds_of_none[-1]}"
     names = {"slower": "slower", "faster": "faster", "undecided": undecided}
     keys = [LegendKey(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):

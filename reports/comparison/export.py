@@ -176,12 +176,12 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
             f"{effect_text(effect, factors[0])}{unit}."
         )
     return (
-        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs is taken as at least "
-        "the spread that one further run would cause if it ended one evaluation (or clock step) away from all "
-        "others. A verdict is decided by the interval and by the smallest effect that counts (equivalence margin), "
-        f"{percent(effect)}. For sets not measured alternately, the interval of a speed or time is widened by the "
-        "drift that repeated sets show, or by 20 % where none repeat; never by less than "
-        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
+        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs is not taken as "
+        "less than their resolution allows: the spread of equal runs and one more that ended one evaluation (or "
+        "clock step) apart. A verdict is decided by the interval and by the smallest effect that counts (equivalence "
+        f"margin), {percent(effect)}. If sets were not measured alternately, intervals of speeds and times are "
+        "widened for drift: by the drift seen between repeated sets, or by 20 % if these are too few. The least "
+        f"widening is {DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 

@@ -59,7 +59,7 @@ class FactorValues(Row, kw_only=True, frozen=True):
     drift_tolerance: Annotated[
         Amount,
         meaning(
-            "drift tolerance of the ratio between sets measured one after the other, as a fraction: a difference "
+            "allowance for drift of the ratio between sets measured one after the other, as a fraction: a difference "
             "must exceed it; missing where runs were made alternately, and for what does not drift"
         ),
     ] = None
@@ -111,7 +111,7 @@ class FactorRow(FactorValues, kw_only=True, frozen=True):
         Number,
         meaning(
             "lower end of the interval at Holm's level within the family of tests, which decides the verdict "
-            "together with the drift tolerance"
+            "together with the allowance for drift"
         ),
     ] = None
     adjusted_high: Annotated[
@@ -159,7 +159,7 @@ class ComparedSides(Row, kw_only=True, frozen=True):
         bool,
         meaning(
             "whether the sides were measured one after the other and the quantity drifts: differences within the "
-            "drift tolerance may be drift"
+            "allowance for drift may be drift"
         ),
     ] = False
     repeated_sets: Annotated[

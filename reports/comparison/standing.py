@@ -56,9 +56,9 @@ class Standing:
     @property
     def words(self) -> str:
         """Return a result set's speed relative to a reference system in one line of text: '0.60 times the samples/s
-        of box (…): slower, beyond the drift tolerance of 30 % …'."""
+        of box (…): slower, beyond the 30 % allowed for drift …'."""
         of = f"{self.system} ({self.machine})"
-        within = f"the drift tolerance of {percent(TOLERANCE, 0)} between machines and hours"
+        within = f"the {percent(TOLERANCE, 0)} allowed for drift between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
         if self.ratio is not None:
             return f"{self.ratio:.2f} times the samples/s of {of}: {self.told}, beyond {within}{notes}"

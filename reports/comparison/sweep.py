@@ -174,7 +174,9 @@ class BestSide:
         rest = alike if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} confidence over all pairs)."
         if self.verdict:
-            rest = f"{self.alike[0]} beside {self.label}: {self.verdict}." if self.alike else f"The other is {worse}."
+            rest = (
+                f"{self.alike[0]} against {self.label}: {self.verdict}." if self.alike else f"The other is {worse}."
+            )
         return (
             f"{capital(self.word)}: {self.label} ({self.value}). {rest}"
             + (f" INVALID: {', '.join(self.refused)}." if self.refused else "")

@@ -9,17 +9,18 @@ from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.precision import MAX_RUNS
 from reports.comparison.records import Comparison, FactorComparison
 from reports.results.records import THREADS
-from reports.text.formatting import capital, percent, plural, printable
+from reports.text.formatting import capital, names, percent, plural, printable
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
+_EQUAL = "equally fast"
 _WIDE = 1.1
 """Factor by which an end of a ratio's interval must differ from the ratio for a title or a sentence to show the
 interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
-    """Return a comparison of two results in a sentence: '1.60x slower: 1.56x from throughput; convergence: not
-    shown.'
+    """Return a comparison of two results in a sentence: '1.60x slower: 1.56x from throughput; no effect of
+    convergence is shown.'
 
     The results' labels are not in it. A result that the rules reject is named first, a noisy machine last.
     """
@@ -64,15 +65,15 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     decided = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
     but = "; ".join(_decided(factor) for factor in decided)
     bounds = whole.time_interval if whole.adjusted_interval else None
-    ends = None if bounds is None else (speed(bounds.low), speed(bounds.high))
+    ends = None if bounds is None else (_end(bounds.low), _end(bounds.high))
     measured = f"Measured {FACTORS[whole.name].title}: {speed(whole.time_ratio)}"
     text = f"No verdict{when}. {measured}; {_what_it_takes(comparison, whole, ends)}."
     return f"{text} A difference is shown in {but}." if but else text
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat '. The sets were measured one after the other; drift tolerance 20 % (...)', which follows a
-    sentence's words before its full stop; empty where runs were made alternately.
+    """Return the caveat '. The sets were measured one after the other; 20 % is allowed for drift (...)', which
+    follows a sentence's words before its full stop; empty where runs were made alternately.
 
     The drift tolerance is left out where the comparison gives it in its reason for no verdict.
     """
@@ -157,8 +158,14 @@ def speed(time_ratio: float) -> str:
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
     text = times(factor)
     if float(text[:-1].replace(",", "")) == 1:
-        return "equally fast"
+        return _EQUAL
     return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
+
+
+def _end(time_ratio: float) -> str:
+    """Format an end of an interval of a ratio of times: '1.25x faster', '1.000x' where it rounds to no difference."""
+    text = speed(time_ratio)
+    return "1.000x" if text == _EQUAL else text
 
 
 def wide_range(whole: FactorComparison) -> str:
@@ -212,12 +219,13 @@ def needs(factor: FactorComparison) -> str:
 
 
 def could_show(factor: FactorComparison) -> str:
-    """Return 'the detectable difference of two such sets is 12 % (80 % power)' for a compared quantity; empty
-    where it is unknown."""
+    """Return 'the detectable difference between two sets of 5 runs like these is 12 % (80 % power)' for a compared
+    quantity; empty where it is unknown."""
     if factor.smallest_shown is None:
         return ""
     least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
-    return f"the detectable difference of two such sets is {least} (80 % power)"
+    number = f"{factor.num_base}" if factor.num_base == factor.num_new else f"{factor.num_base} and {factor.num_new}"
+    return f"the detectable difference between two sets of {number} runs like these is {least} (80 % power)"
 
 
 def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
@@ -248,15 +256,15 @@ def _range(whole: FactorComparison) -> str:
     interval = whole.time_interval
     if interval is None or whole.adjusted_interval is None:
         return "no interval"
-    return f"{speed(interval.low)} to {speed(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
+    return f"{_end(interval.low)} to {_end(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
 
 
 def _parts(comparison: Comparison) -> str:
     """Return in words the factors of the time to train (such as throughput) that have a verdict, the largest effect
     first, then the names of other factors that differ by half a percent or more.
 
-    A factor that works against the difference of the whole time is given by its own size: 'convergence took back
-    a factor of 1.18x' means divided by 1.18. One without a verdict is named without its size. Where no factor
+    A factor that works against the difference of the whole time is given by its own size: '1.18x slower from
+    convergence'. One without a verdict is named without its size. Where no factor
     has a verdict, the words are that the cause is not shown if the whole time has a verdict, else empty.
     """
     whole = comparison.whole
@@ -269,10 +277,9 @@ def _parts(comparison: Comparison) -> str:
     speeds = [entry for entry in settled if entry[0].name != "overhead"]
     parts = [(FACTORS[factor.name].cause, 1 / ratio if is_faster else ratio) for factor, ratio in speeds]
     with_it = [f"{times(share)} from {cause}" for cause, share in parts if share >= 1]
-    undid = "took back a factor of" if is_faster else "made up for a factor of"
-    against = [f"{cause} {undid} {times(1 / share)}" for cause, share in parts if share < 1]
+    against = [f"{times(1 / s)} {'slower' if is_faster else 'faster'} from {cause}" for cause, s in parts if s < 1]
     weighs = [_overhead(ratio) for factor, ratio in settled if factor.name == "overhead"]
     visible = [factor for factor, ratio in known if abs(math.log(ratio)) >= 0.005]
     others = [FACTORS[factor.name].cause for factor in visible if factor.verdict not in ("faster", "slower")]
-    not_shown = f"{', '.join(others)}: not shown" if others else ""
+    not_shown = f"no effect of {names(others)} is shown" if others else ""
     return "; ".join(filter(None, (", ".join(with_it), ", ".join(against), *weighs, not_shown)))

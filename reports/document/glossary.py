@@ -25,8 +25,8 @@ _TERMS = {
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
     "a set that converges faster than chance allows is refused or scaled.",
-    "Geometric mean": "The exponential of the mean of the logarithms. For such means, too, the time to train is "
-    "samples ÷ throughput × overhead.",
+    "Geometric mean": "The exponential of the mean of the logarithms. Time to train = samples ÷ throughput × "
+    "overhead (a ratio) also holds for geometric means.",
 }
 
 _COMMON = {

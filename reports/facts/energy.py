@@ -107,7 +107,7 @@ def explain_missing(records: Iterable[EnergyRecord | None]) -> str:
     measured."""
     known = [energy for energy in records if energy is not None]
     if not known:
-        return "Energy: not measured (the results hold no record of it)."
+        return "Energy: not measured (the results hold no energy record)."
     reasons = sorted({f"{gap.what}: {gap.reason}" for energy in known for gap in energy.not_measured})
     if not reasons:
         return ""

@@ -151,7 +151,8 @@ def answer_measured(group: Sequence[Result]) -> str:
     """Return the answer of measurements of one quantity in a sentence: the value where there is one measurement, the
     comparison of two, the best of three or more."""
     first, num = group[0], group[0].num_runs
-    what = f"{first.measure.title.lower()} of {plural(num, 'process', 'processes')}"
+    title = first.measure.title.lower()
+    what = f"{title} of 1 process" if num == 1 else f"mean {title} over {num} processes"
     if len(group) == 1:
         value, name = in_unit(centre_of(first)[0], first.measure.unit), first.measure.name
         named = value if value.lower().endswith(f" {name.lower()}") else f"{name} {value}"
@@ -197,17 +198,17 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
-        return f"{_none_apart(of_all, found.num_compared, found.word, found.label)}, in {what.lower()}{refused}"
+        return f"{_none_apart(of_all, found.num_compared, found.word, found.label)} in {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {_label_names(found.alike)}" if found.alike else ""
     best = f"{found.label} is the {found.word} of {of_all}: {what.lower()} {found.value}"
     return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
 
 
 def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
-    """Return the sentence that no other configuration is shown to differ from the best; `num` counts all
+    """Return the sentence that the best configuration is not shown to differ from any other; `num` counts all
     configurations."""
-    others = f"The other of {of_all} is not" if num == 2 else f"No other of {of_all} is"
-    return f"{others} shown to differ from the {word}, {best}"
+    other = "the other" if num == 2 else "any other"
+    return f"The {word} of {of_all}, {best}, is not shown to differ from {other}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
@@ -244,7 +245,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         measured = f"{new} measured {than} {base}{won} {where}"
         return f"{measured}, which decides nothing: {MIN_RUNS} runs of each make a verdict"
     if comparison.verdict != "no difference shown":
-        return f"{new} beside {base} {where}: {comparison.verdict}, {what}"
+        return f"{new} against {base} {where}: {comparison.verdict}, {what}"
     return f"{new} is not shown to differ from {base} {where}: {what}"
 
 

@@ -248,7 +248,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
     )
-    text = "Whether these intervals overlap is no verdict: the comparison, which allows for drift, gives verdicts."
+    text = "Overlap of these intervals is not a verdict: the comparison, which allows for drift, gives verdicts."
     return (chart, Prose(text=text, kind="note"))
 
 

@@ -35,7 +35,7 @@ _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "
 the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
-_TO_DECIDE = "makes a summary of one page, to decide by"
+_TO_DECIDE = "writes a one-page summary for a decision"
 
 
 def next_step(content: ReportContent, *, is_brief: bool = False) -> Fact | None:

@@ -107,7 +107,10 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
     """Return the notes printed with the table of a sweep of measurements: how verdicts were reached, a sentence on
     the comparison of each configuration with the first, and the configurations that failed."""
     name = measure.name
-    notes = [f"{name} was measured in fresh processes, with equal seeds for all configurations; it is no score."]
+    notes = [
+        f"{name} was measured in fresh processes, with equal seeds for all configurations; this measurement is "
+        "not a score."
+    ]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             f"Verdicts are on {measure.scale}s of {name} against the baseline, the first configuration with "

@@ -40,23 +40,23 @@ def smallest_words(smallest: Smallest) -> str:
     return f"{size_text(smallest.apart)} in a later set{turns} ({POWER})"
 
 
-def turns_text(smallest: Smallest) -> str:
+def turns_text(smallest: Smallest, name: str = "") -> str:
     """Return the detectable difference of sets measured alternately (A/B), with its 95 % range: '7.8 % (4.5 – 31
-    %)'."""
+    %)'; `name` stands before the range."""
     low, middle, high = map(size_text, (smallest.in_turns_low, smallest.in_turns, smallest.in_turns_high))
-    return middle if low == high else f"{middle} ({_between(low, high)})"
+    return middle if low == high else f"{middle} ({name}{_between(low, high)})"
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
     """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'. Where
-    all values are equal: 'below one evaluation's step (2.0 %)' if values can only be multiples of a step, such as the
+    all values are equal: 'less than the 2.0 % between two evaluations' if values can only be multiples of a step, the
     samples between two evaluations, with `step` as a fraction of the mean, else 'none: all equal'.
 
     The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
     in half of cases.
     """
     if variation < ALL_EQUAL:
-        return f"below one evaluation's step ({percent(step)})" if step else "none: all equal"
+        return f"less than the {percent(step)} between two evaluations" if step else "none: all equal"
     low, high = (percent(factor * variation) for factor in spread_reach(number))
     return f"{percent(variation)} (95 %: {_between(low, high)})"
 
@@ -99,12 +99,12 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     the drifts of speed that a difference from a later set must exceed."""
     return (
         f"A detectable difference is a true difference that a comparison calls faster or slower with {POWER}, at "
-        "the strictest of Holm's levels for the time to train and its three factors (95 % for all four). It "
-        f"is stated as at least {percent(MIN_EFFECT, 0)}, the smallest effect that a verdict counts. "
+        "the strictest of Holm's levels for four tests (time to train, convergence, throughput, overhead; 95 % for "
+        f"all). {_at_least(percent(MIN_EFFECT, 0))} "
         f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
-        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both alike. "
-        "Runs with equal seeds are assumed to need equal samples to converge. This detectable difference is "
-        "computed from neighbouring runs of this set, and leaves out changes of the system from hour to hour."
+        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both sets alike. Runs with "
+        "equal seeds are assumed to need the same number of samples to converge. The detectable difference is then "
+        "computed from neighbouring runs of this set, without changes of the system from hour to hour."
     )
 
 
@@ -117,15 +117,22 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}; "
-        f"it is stated as at least {least}, the smallest effect that a verdict counts. "
-        f"{_statistics(number, 'processes')}"
+        f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}. "
+        f"{_at_least(least)} {_statistics(number, 'processes')}"
     )
     if is_ratio:
         turns = "Alternately: processes of two sets take turns, as in a sweep, so that drift affects both sets alike."
         return f"{found} {_drift([tolerance])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
-    return f"{found} Pairs of processes with equal seeds show smaller differences where a seed affects both alike."
+    return (
+        f"{found} Pairing processes with equal seeds lowers the detectable difference where a seed affects both "
+        "processes of a pair alike."
+    )
+
+
+def _at_least(least: str) -> str:
+    """Return the sentence that no detectable difference is below the smallest effect that counts in a verdict."""
+    return f"Detectable differences are at least {least}: no verdict counts smaller effects."
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
@@ -133,13 +140,12 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     that showed this drift, or the default."""
     assumed = f"{percent(ASSUMED_DRIFT, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
-    far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
+    far = assumed if not sets else f"what repeated sets differ by ({drift_source(sets)})"
     if sets and not all(tolerance.sets for tolerance in tolerances):
-        far += f", {percent(ASSUMED_DRIFT, 0)} for sets that too few repeat"
+        far += f", and {percent(ASSUMED_DRIFT, 0)} for a set that was repeated too seldom"
     return (
-        "Later set: where one set is measured after the other, a difference counts only if it exceeds the drift of "
-        f"the system's speed. The drift is taken as {far}, or as twice the spread of speed within a set if that is "
-        "more."
+        "Later set: if one set is measured after the other, a difference must exceed what is "
+        f"allowed for drift of the system's speed: {far}, or twice the spread of speed within a set if that is more."
     )
 
 
@@ -152,15 +158,13 @@ def _statistics(number: int, what: str) -> str:
 
 
 def shares_words(shares: Shares) -> str:
-    """Return in words the shares of convergence, speed and overhead in the spread of times: '96 % convergence, 3 %
-    speed, 1 % evaluation and overhead'. A part that offsets the others has a negative share and is named after the
-    word 'less'."""
+    """Return in words the shares of convergence, speed and overhead in the spread of times: 'convergence 96 %, speed
+    3 %, evaluation and overhead 1 %'. A part that offsets the others has a negative share."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),
         (shares.overhead, "evaluation and overhead"),
     )
-    added = [f"{percent(share, 0)} {name}" for share, name in parts if share >= -_UNSEEN]
-    less = [f"{percent(-share, 0)} {name}" for share, name in parts if share < -_UNSEEN]
-    against = f", less {' and '.join(less)}, which offset the other causes" if less else ""
-    return f"{', '.join(added)}{against}"
+    shown = ", ".join(f"{name} {percent(share, 0)}" for share, name in parts)
+    offsets = any(share < -_UNSEEN for share, _ in parts)
+    return f"{shown} (a negative share offsets the others)" if offsets else shown

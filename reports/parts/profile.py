@@ -67,9 +67,9 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
         f"Profiled is the {record.implementation} implementation on {record.device}, {record.precision}, "
         f"{plural(record.num_threads, 'thread')}; times are medians over "
         f"{count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
-        f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase adds {cost} to the "
-        f"step: {instrumented} with this timing and {plain} without (fastest block: {fastest_instrumented} and "
-        f"{fastest}), all measured.",
+        f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase makes a step {cost} "
+        f"slower, in the median over neighbouring blocks of steps: {instrumented} with this timing, {plain} without; "
+        f"in the fastest block {fastest_instrumented} with, {fastest} without (all measured).",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; data that stays in a cache can make a phase faster than memory would allow.",
         "A phase is bound by overhead if it takes more than twice its time at the roofline ceiling.",

@@ -142,10 +142,11 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
     if sweep.is_of_runs:
-        others = "Other times, samples and samples/s are geometric means of the runs that converged"
+        others = "All other times, samples and samples/s are geometric means of the runs that converged"
         means = f"The score is the Olympic mean of the times to train. {others}"
-        of_grid = f", for times and samples widened by the distance between two evaluations ({AT_LEAST_NAME}s)"
-    notes = [f"{means}; the intervals of these means are Student's t on the logarithms{of_grid}."]
+        of_grid = " Those of times and samples are also widened by the distance between two evaluations "
+        of_grid += f"({AT_LEAST_NAME}s)."
+    notes = [f"{means}; the intervals of these means are Student's t on the logarithms.{of_grid}"]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             "Verdicts are against the baseline, which is the first configuration with results; all verdicts are one "

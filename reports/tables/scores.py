@@ -78,7 +78,7 @@ class BesideRow(Row, kw_only=True, frozen=True):
     machine: Annotated[str, meaning("processor or accelerator, cores and threads of the system")]
     told: Literal["faster", "slower", "about as fast", "not told"]
     ratio: Annotated[Amount, meaning("samples/s of the set over samples/s of the system; null within the tolerance")]
-    tolerance: Annotated[float, meaning("drift tolerance between machines and hours, as a fraction")]
+    tolerance: Annotated[float, meaning("allowance for drift between machines and hours, as a fraction")]
     notes: Annotated[tuple[str, ...], meaning("further differences")]
 
 

@@ -35,9 +35,9 @@ COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Bound by", None, "computed"),
 )
 _REMARK = (
-    "Weights are random; trained ones take as long. The roof of a part is the larger of two times: its matrix "
-    "products at the best rate measured here, and its bytes at the best rate of a copy of at least that size. Bound "
-    "by overhead: more than twice the time at the roof."
+    "Weights are random; trained ones take as long. The roof of each part of the forward pass is a time, the larger "
+    "of two: that of its matrix products at the best rate measured here, and that of its bytes at the best rate of a "
+    "copy of at least that size. A part that takes more than twice its roof is bound by overhead."
 )
 
 

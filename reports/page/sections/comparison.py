@@ -163,17 +163,17 @@ def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
 
 def _sentence(comparison: Comparison) -> str:
     rejected = _rejected(comparison)
-    text = f"{f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
-    return with_sign(f"{comparison.new} against the baseline: {text}")
+    told = f"{comparison.new} against the baseline: {plain_sentence(comparison, comparison.base)}"
+    return with_sign(f"{rejected}. {told}" if rejected else told)
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return words that say which of two compared results is INVALID, for a row named after the result that is
-    compared with the baseline: 'INVALID by the rules, as is a', where 'a' is the baseline; '' where neither is
-    INVALID."""
-    if "new" not in comparison.invalid_sides:
-        return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
-    return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
+    """Return words that say which of two compared results is INVALID: 'b and its baseline a are both INVALID by the
+    rules'; '' where neither is."""
+    if len(comparison.invalid_sides) == 2:
+        return f"{comparison.new} and its baseline {comparison.base} are both INVALID by the rules"
+    which = comparison.new if "new" in comparison.invalid_sides else comparison.base
+    return f"{which} is INVALID by the rules" if comparison.invalid_sides else ""
 
 
 def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
@@ -198,7 +198,7 @@ def comparison_section(baseline: Result, comparisons: Sequence[Comparison], id_:
 def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> PageSection:
     places = _explained(["new" in entry.invalid_sides for entry in comparisons])
     explained = {entry.new for place, entry in enumerate(comparisons) if place in places}
-    blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over the runs that converged, {baseline} = 1.")]
+    blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over converged runs, relative to {baseline}.")]
     if len(comparisons) <= MAX_WHOLE:
         blocks.append(_table(comparisons, f"{id_}-comparison-table", explained, whole_only=False))
     else:
@@ -298,7 +298,7 @@ def _verdict_cell(row: _ComparedFactor, *, is_explained: bool) -> Cell:
         hint = "; ".join(filter(None, (_rejected(comparison), hint)))
         words += rejected_words(comparison)
     kind = "" if comparison.invalid_sides else _KINDS.get(verdict, "")
-    return Cell(text=words, kind=kind, sub=printable(hint, 240) if hint else "")
+    return Cell(text=words, kind=kind, sub=printable(hint, 400) if hint else "")
 
 
 def _ratio_cell(factor: FactorComparison) -> Cell:

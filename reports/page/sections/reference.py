@@ -137,12 +137,13 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
         reason = f"score × {result.score.rcp_factor:.4f}"
     else:
         reason = found.reason if found.status in ("missing", "none", "failed") else ""
+        reason = reason.partition(": ")[0] if found.status == "failed" else reason  # the row has the numbers
     return (
         result.label,
         count(result.score.runs[0].global_batch_size if result.score.runs else None),
         converged(found.mean_epochs if found else None, _unit(result)),
         converged(found.point.min_epochs if found and found.point else None, _unit(result)),
-        Cell(text=found.status if found else "not tested", sub=printable(reason, 160) if reason else ""),
+        Cell(text=found.status if found else "not tested", sub=printable(reason, 400) if reason else ""),
     )
 
 

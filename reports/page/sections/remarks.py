@@ -33,13 +33,18 @@ def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
     said: dict[str, list[str]] = {}
     for sentence, label in pairs:
         said.setdefault(sentence, []).append(label)
-    return [sentence if num_sets == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
+    return [
+        sentence
+        if num_sets == 1
+        else f"{f'All {num_sets} sets' if len(labels) == num_sets > 2 else names(labels)}: {sentence}"
+        for sentence, labels in said.items()
+    ]
 
 
 def _refusals(result: Result) -> Iterator[str]:
     """Yield, as sentences, the rule violations that make a set, its submission or its MLPerf round INVALID."""
     if result.outcome == "invalid":
-        yield f"INVALID by the rules: {_errors(result.verdict.findings)}."
+        yield f"INVALID by the rules, {_errors(result.verdict.findings)}."
     for verdict in result.levels:
         if errors := _errors(verdict.own_findings):
             yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
@@ -83,7 +88,7 @@ def _warnings(result: Result) -> tuple[str, ...]:
     if result.score.score_s is None:
         found.append(f"No score: {printable(result.score.no_score_reason or 'the runs do not make one')}.")
     elif result.score.rcp_outcome in ("failed", "missing"):
-        found.append(f"Test against reference convergence points: {printable(result.score.rcp_reason)}.")
+        found.append(f"By the test against reference convergence points, {printable(result.score.rcp_reason)}.")
     if len(result.codes) > 1:
         digests = ", ".join(code[:12] for code in result.codes)
         found.append(f"The runs were made by {len(result.codes)} different versions of the code ({digests}).")

@@ -217,11 +217,11 @@ def _missing(group: Sequence[Result]) -> tuple[str, ...]:
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (
-            ("Configuration, environment and preflight are unknown: the results have no run set's record",
+            ("Configuration, environment and preflight are unknown: the results hold no run_set.json",
              result.asked is not None),
             ("The system description is missing: no systems/<system>.json is beside the results",
              bool(result.system.fields) or not result.is_logged),
-            ("Throughput block by block is unknown: no run.json is beside the logs",
+            ("Throughput by block of training steps is unknown: no run.json is beside the logs",
              not result.is_logged or any(run.record and run.record.blocks for run in result.runs)),
             ("Peak memory was not recorded",
              any(getattr(each.record, "peak_rss_bytes", None) for each in result.repetitions)),

@@ -56,12 +56,12 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     """Return the section with one table of all runs if that has at most MAX_ROWS rows or only one configuration, else
     with a folded table per configuration."""
     shown = detailed(group)
-    lead = "Every run that was started is listed, failed and interrupted ones, too."
+    lead = "All runs started are listed, failed and interrupted ones, too."
     if words := detail_words(group):
         lead = f"{words} Every run of these configurations is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
-        lead += f" Logs say of the page cache before each run: '{printable(said, 120)}'."
+        lead += f" Page cache before each run, as logged: '{printable(said, 120)}'."
     blocks: list[Block] = [Prose(text=lead)]
     if len(group) == 1 or sum(len(result.runs) + len(result.unfinished) for result in shown) <= MAX_ROWS:
         blocks.append(runs_table(shown, f"{id_}-runs-table"))

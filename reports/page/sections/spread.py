@@ -55,12 +55,11 @@ def _lead(result: Result, noise: Noise) -> str:
         texts.append(f"Causes of the spread of the times to train (CV {varies}): {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
-        in_turns = (
-            "" if turns is None else f"; measured alternately (A/B) with shared seeds, {turns_text(noise.time)}"
-        )
+        told = turns_text(noise.time, "95 % range ")
+        in_turns = "" if turns is None else f", and {told} if measured alternately (A/B) with shared seeds"
         texts.append(
-            f"The detectable difference in time to train ({POWER}) between two sets of {noise.num_runs} such runs is "
-            f"{size_text(noise.time.apart)} where one is measured after the other{in_turns}."
+            f"The detectable difference in time to train ({POWER}) between two sets of {noise.num_runs} runs like "
+            f"these is {size_text(noise.time.apart)} if one is measured after the other{in_turns}."
         )
     elif noise.num_runs < MIN_RUNS:
         reached = f"{noise.num_runs} of {plural(len(result.runs), 'run')} reached the target"
@@ -97,7 +96,7 @@ def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
             (numeric("Spread", "CV of runs"), itemgetter(2), lambda spread: percent(spread.coefficient_of_variation)),
         ),
         id_=id_,
-        caption=f"Detectable differences ({POWER}) between two sets of {noise.num_runs} such runs",
+        caption=f"Detectable differences ({POWER}) of two sets of {noise.num_runs} runs",
     )
 
 

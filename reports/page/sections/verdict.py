@@ -56,9 +56,9 @@ _DIVISIONS = {
 }
 """Explanations of MLPerf's divisions Closed and Open, printed after the division's name."""
 _ORDERS: dict[Order, str] = {
-    "files": "Rows are in the order of the files, which is no ranking.",
+    "files": "Rows are in the order of the files, which is not a ranking.",
     "score": "Rows are in the order of their scores, as was asked for, INVALID sets after the others and sets "
-    "without a score last, which is no ranking. Scores may differ by chance; intervals and comparison say more.",
+    "without a score last, which is not a ranking. Scores may differ by chance; intervals and comparison say more.",
 }
 _COMPARING = (
     " By MLCommons' messaging guidelines, whoever compares MLPerf® results names every difference in version, "
@@ -177,9 +177,9 @@ def key_numbers(result: Result) -> tuple[Fact, ...]:
         goal = f"geometric mean of final {result.metric.plural}; Open ends runs by any criterion"
     numbers.append(Fact(name="Quality reached", value=reached, unit=result.metric.title, note=goal))
     needed = result.score.num_runs_required
-    counts = f"{len(result.converged)} / {needed if needed is not None else len(result.runs)}"
-    unit = "reached the target" if needed is None else "converged / required"
-    numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(result, "log")))
+    of_all = f"of {plural(len(result.runs), 'run')} reached the target"
+    unit = of_all if needed is None else f"converged, {needed} required"
+    numbers.append(Fact(name="Runs", value=f"{len(result.converged)}", unit=unit, note=runs_words(result, "log")))
     return (*numbers, *cost_numbers(result))
 
 
@@ -356,10 +356,9 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     if any(result.interval for result in group):
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
-            f"widened by the distance between two evaluations. At least {percent(AT_LEAST, 0)} of sets have "
-            "an interval that contains the true mean: 95 % where times take any value, fewer where they take only a "
-            "few, skewed values. Runs are assumed to be independent; drift from hour to hour is not "
-            "included."
+            "widened by the distance between two evaluations. The interval contains the true mean in 95 % of sets "
+            f"with continuous times, and in at least {percent(AT_LEAST, 0)} of sets with only a few, skewed times. "
+            "Runs are assumed to be independent; drift from hour to hour is not included."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "

@@ -43,8 +43,8 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     what = "time to train" if sweep.is_of_runs else sweep.kind
     axes = " × ".join(f"{printable(key)} ({plural(len(values), 'value')})" for key, values in sweep.axes)
     lead = (
-        f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
-        f"{done} of them measured{f', {failed} failed' if failed else ''}."
+        f"{plural(len(sweep.rows), 'configuration')} over {axes}: {'all' if done == len(sweep.rows) else done} "
+        f"measured{f', {failed} failed' if failed else ''}. Their runs are interleaved in time and share seeds."
     )
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (

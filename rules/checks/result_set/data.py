@@ -30,7 +30,7 @@ _MAX_FOLDER = 1000
 @rule(
     "RS118",
     "the dataset that a run read must be the one that its log names",
-    source="no rule of MLPerf; this harness writes sha256 of the files that a run had open to its run.json",
+    source="no rule of MLPerf; this harness records in run.json the sha256 of the files that a run had open",
     remedy=_AGAIN.format(folder="DIR"),
     applies=has_records,
 )

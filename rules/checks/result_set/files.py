@@ -66,7 +66,7 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
     "the logs' numbers must have no gap and occur once each",
     source=_LAYOUT,
     remedy="Number the logs 0 to N - 1. If runs were left out, say which and why: choosing runs by their results is"
-    " forbidden, of more than N runs the N consecutive ones with the median score count.",
+    " forbidden. If more than N runs were made, the N consecutive runs with the median score count.",
     severity="warning",
 )
 def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:

@@ -72,8 +72,8 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS102",
     "the set must not hold more runs than a score needs",
-    source=f"mlperf_logging package_checker: exactly N logs; {_SCORING}: of more than N runs the N consecutive ones "
-    "that are closest to the median",
+    source=f"mlperf_logging package_checker: exactly N logs; {_SCORING}: with more than N runs, the N "
+    "consecutive runs closest to the median count",
     remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
     requires={"RS106"},
     applies=applies_to_known,
@@ -192,7 +192,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
         yield Problem(
             f"{key} differs between the runs"
             + (f" ({len(logs)} logs)" if len(logs) > 1 else "")
-            + ("" if mean_s is None else f"; the Olympic mean of all, which is no score, is {mean_s:.3f} s"),
+            + ("" if mean_s is None else f"; the Olympic mean of all, which is not a score, is {mean_s:.3f} s"),
             line or logs[0].path,
             found="no record" if line is None else show(line.value),
             expected=f"{show(groups[usual][0].value(key))} as in {Path(groups[usual][0].path).name}",

@@ -14,7 +14,7 @@ from rules.checks.subject import SetSubject
 from rules.logs.text import plural
 from rules.scoring.results import RunResult
 
-_RESULTS = 'training_rules.adoc, "Scoring": of more than N runs the N consecutive ones, by time'
+_RESULTS = 'training_rules.adoc, "Scoring": if more than N runs were made, N that are consecutive in time count'
 _MIN_GAPS = 2.0
 """Length of a pause between two runs, as a multiple of the runs' median time, from which the pause is reported, since
 runs that are not shown may have been made in it; ordinary pauses between jobs are shorter."""
@@ -38,7 +38,7 @@ def _timed(subject: SetSubject) -> str | None:
 @rule(
     "RS113",
     "runs of a set should not overlap in time",
-    source=f"{_RESULTS}; parallel runs are allowed where they can be sorted",
+    source=f"{_RESULTS}; parallel runs are allowed if they can be put in order",
     remedy="Make sure that the runs did not share hardware.",
     severity="info",
     applies=_timed,

@@ -49,7 +49,7 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
         ),
         (
             {"a": 8980.0, "b": 9000.0, "c": 8990.0},
-            "No other of 3 configurations of dlrm_tiny is shown to differ from the fastest, b",
+            "The fastest of 3 configurations of dlrm_tiny, b, is not shown to differ from any other",
         ),
         (
             {"a": 9000.0, "b": 4500.0},
@@ -57,7 +57,7 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
         ),
         (
             {"a": 8990.0, "b": 9000.0},
-            "b beside a on dlrm_tiny: below the smallest effect, "
+            "b against a on dlrm_tiny: below the smallest effect, "
             "time to train of 5 pairs of runs, measured alternately (A/B)",
         ),
     ],
@@ -89,8 +89,8 @@ def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -
             "ab",
             f"b (INVALID: {CODES}) trains 2.25× faster than a (INVALID: {CODES}){OF_PAIRS}",
         ),
-        ({"a": 8990.0, "b": 9000.0}, "b", f"b (INVALID: {CODES}) beside a{SMALL}"),
-        ({"a": 8990.0, "b": 9000.0}, "ab", f"b (INVALID: {CODES}) beside a (INVALID: {CODES}){SMALL}"),
+        ({"a": 8990.0, "b": 9000.0}, "b", f"b (INVALID: {CODES}) against a{SMALL}"),
+        ({"a": 8990.0, "b": 9000.0}, "ab", f"b (INVALID: {CODES}) against a (INVALID: {CODES}){SMALL}"),
         ({"b": 9000.0}, "b", f"dlrm_tiny trained to AUC {TINY.quality.target:.5f} in 25.40 s, INVALID by the rules"),
         ({"a": 8980.0, "b": 9000.0, "c": 8990.0}, "abc", "3 configurations of dlrm_tiny; INVALID: a, b, c"),
     ],
@@ -113,7 +113,7 @@ def test_no_title_names_what_the_rules_reject_without_saying_so(
         ),
         (
             5,
-            "{new} beside {base} on dlrm_tiny: inconclusive, "
+            "{new} against {base} on dlrm_tiny: inconclusive, "
             "time to train of 5 pairs of runs, measured alternately (A/B)",
         ),
     ],
@@ -140,7 +140,7 @@ def test_a_pair_keeps_names_and_answer_where_both_sides_are_invalid(num_pairs: i
 def test_where_no_configuration_has_a_score_the_runs_that_reached_the_target_decide(tmp_path: Path) -> None:
     for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 2000.0)):
         write(tmp_path, name, throughput, num_runs=3)
-    assert title(tmp_path) == "No other of 3 configurations of dlrm_tiny is shown to differ from the fastest, b"
+    assert title(tmp_path) == "The fastest of 3 configurations of dlrm_tiny, b, is not shown to differ from any other"
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.is_regression
     assert sentence(comparison) == (
         "No verdict. Measured time to train: 1.050x slower; the interval reaches from 1.012x faster to 1.12x slower. "
-        f"The detectable difference of two such sets is 8.6 % (80 % power). {whole.runs_needed_low} to "
-        f"{whole.runs_needed_high} runs per side should decide, if the difference is as measured. "
-        "A difference is shown in throughput, 1.050x slower."
+        "The detectable difference between two sets of 10 runs like these is 8.6 % (80 % power). "
+        f"{whole.runs_needed_low} to {whole.runs_needed_high} runs per side should decide, if the difference "
+        "is as measured. A difference is shown in throughput, 1.050x slower."
     )
 
 
@@ -211,9 +211,9 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
 @pytest.mark.parametrize(
     ("fewer_epochs", "expected"),
     [
-        (1.1, "1.36x slower: 1.50x from throughput; convergence made up for a factor of 1.10x."),
+        (1.1, "1.36x slower: 1.50x from throughput; 1.10x faster from convergence."),
         # No verdict, no cause.
-        (1.02, "1.47x slower: 1.50x from throughput; convergence: not shown."),
+        (1.02, "1.47x slower: 1.50x from throughput; no effect of convergence is shown."),
         (1.004, "1.49x slower: 1.50x from throughput."),
     ],
 )

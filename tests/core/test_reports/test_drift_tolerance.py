@@ -153,7 +153,7 @@ def test_another_configuration_code_or_system_repeats_nothing(results: Path, cha
         and throughput.verdict == "inconclusive"
         and throughput.drift_tolerance == pytest.approx(0.2)
     )
-    assert "drift tolerance 20 % (assumed" in str(throughput.reason)
+    assert "20 % is allowed for drift (assumed" in str(throughput.reason)
 
 
 def test_copies_and_sets_in_turns_show_no_drift(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
     new = write(results / "new", 1 / 1.1, hour=hour, code_sha256="d" * 64)
     comparison = compare_at(results / "same-0", new)
     assert comparison.repeated_sets == () and comparison.verdict == "inconclusive"
-    assert f"drift tolerance 20 % (assumed: {when})" in sentence(comparison)
+    assert f"20 % is allowed for drift (assumed: {when})" in sentence(comparison)
     assert not comparison.is_regression_excluded
 
 
@@ -223,13 +223,17 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     comparison = compare_at(results / "same-0", results / "slower")
     text = sentence(comparison)
     assert text.startswith("No verdict. The sets were measured one after the other. Measured time to train: 1.10")
-    assert re.search(r"The detectable difference of two such sets is [2-5]\d\.\d % \(80 % power\)\.", text)
+    assert re.search(
+        r"The detectable difference between two sets of 5 runs like these is [2-5]\d\.\d % \(80 % power\)\.", text
+    )
     assert f"'dlrmbench versus {results / 'same-0'}' measures alternately" in text
     write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
     half = compare_at(results / "same-0", results / "half")
-    assumed = "assumed: no 3 sets are known here that repeat one configuration and code"
+    assumed = "assumed: fewer than 3 sets of one configuration and code were found"
     assert half.verdict == "slower"
-    assert sentence(half).endswith(f". The sets were measured one after the other; drift tolerance 20 % ({assumed}).")
+    assert sentence(half).endswith(
+        f". The sets were measured one after the other; 20 % is allowed for drift ({assumed})."
+    )
 
 
 def test_measurements_of_throughput_have_their_tolerance_too(tmp_path: Path) -> None:
@@ -249,4 +253,4 @@ def test_measurements_of_throughput_have_their_tolerance_too(tmp_path: Path) -> 
     comparison = compare_at(tmp_path / "m0", tmp_path / "m3")
     assert comparison.repeated_sets == ("m0", "m1", "m2") and comparison.is_one_after_the_other
     assert comparison.verdict == "faster" and comparison.factors[0].drift_tolerance == pytest.approx(0.05)
-    assert "drift tolerance 5.0 % (3 sets made within 9.0 h, around both sides)" in sentence(comparison)
+    assert "5.0 % is allowed for drift (3 sets made within 9.0 h, around both sides)" in sentence(comparison)

@@ -76,7 +76,7 @@ def test_every_set_has_its_row_and_every_link_leads_somewhere(sets: tuple[Result
 def test_what_is_invalid_comes_first(page: Page) -> None:
     assert "; INVALID: set-20, set-28" in page.html.partition("<h1>")[2].partition("</h1>")[0]
     warnings = page.html.partition('class="warnings"')[2]
-    refused = r"><li>set-20, set-28: INVALID by the rules: \d+ errors; broken rule: HP101 \("
+    refused = r"><li>set-20, set-28: INVALID by the rules, \d+ errors; broken rule: HP101 \("
     assert re.match(refused, warnings)
 
 

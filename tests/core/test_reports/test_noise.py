@@ -127,8 +127,8 @@ def test_a_part_that_works_against_the_others_is_said_in_words() -> None:
     shares = noise_of(run_set.samples, min_effect=0.03, tolerances=TOLERANCES).shares
     assert shares is not None and shares.overhead < -0.02
     assert shares_words(shares) == (
-        f"{100 * shares.convergence:.0f} % convergence, 0 % speed, less {-100 * shares.overhead:.0f} % evaluation "
-        "and overhead, which offset the other causes"
+        f"convergence {100 * shares.convergence:.0f} %, speed 0 %, evaluation and overhead "
+        f"−{-100 * shares.overhead:.0f} % (a negative share offsets the others)"
     )
 
 
@@ -168,19 +168,17 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
     apart, turns = size_text(noise.time.apart), turns_text(noise.time)
     text = section(tmp_path)
-    assert "100 % convergence, <1 % speed, <1 % evaluation and overhead." in text
-    assert (
-        f"{apart} where one is measured after the other; measured alternately (A/B) with shared seeds, {turns}."
-        in text
-    )
+    assert "convergence 100 %, speed <1 %, evaluation and overhead <1 %." in text
+    ranged = turns_text(noise.time, "95 % range ")
+    assert f"{apart} if one is measured after the other, and {ranged} if measured alternately (A/B)" in text
     assert f"Time to train {apart} {turns}" in text
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
         "Holm's levels",
-        "The drift is taken as 20 % (assumed: no 3 sets",
+        "drift of the system's speed: 20 % (assumed: fewer than 3 sets",
         "normal",
         "0.6 to 2.9 times the measured spread",
-        "equal seeds are assumed to need equal samples",
+        "equal seeds are assumed to need the same number of samples",
     ):
         assert assumed in text
 
@@ -193,7 +191,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     assert "each side. Fewer have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
     markdown = render_report(ReportContent(results=gather([tmp_path], second_opinion=False)), output_format="md")
-    assert "| whole (5 runs) | " in markdown and "the drift of the system's speed" in markdown
+    assert "| whole (5 runs) | " in markdown and "drift of the system's speed" in markdown
 
 
 @pytest.mark.parametrize(("num_runs", "num_failed"), [(3, 0), (4, 1), (0, 2)])
@@ -341,8 +339,8 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
     assert (
-        "it is stated as at least 0.001, the smallest effect that a verdict counts" in text
-        and "where a seed affects both alike" in text
+        "at least 0.001: no verdict counts smaller effects" in text
+        and "where a seed affects both processes of a pair alike" in text
     )
 
 
@@ -359,7 +357,7 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
-    assert "The drift is taken as 20 % (assumed" in text
+    assert "drift of the system's speed: 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 

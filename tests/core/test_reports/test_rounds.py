@@ -42,7 +42,7 @@ def page(sets: tuple[Result, ...]) -> Page:
 @pytest.mark.slow
 def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
     warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
-    words = "INVALID by the rules: 10 errors; broken rule: HP101 ("
+    words = "INVALID by the rules, 10 errors; broken rule: HP101 ("
     assert warnings.items[0].startswith(f"{INVALID_LABEL}: {words}")
 
 

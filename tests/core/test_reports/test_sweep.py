@@ -116,7 +116,7 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     (
         (2000.0, "2.00x faster", "b is 2.00× faster than a on", "Fastest: b (2.00 k samples/s). The other"),
         (500.0, "2.00x slower", "b is 2.00× slower than a on", "Fastest: a (1.00 k samples/s). The other"),
-        (1001.0, "below the smallest effect: 1.001x faster", "b beside a on", "a beside b: below the"),
+        (1001.0, "below the smallest effect: 1.001x faster", "b against a on", "a against b: below the"),
     ),
 )
 def test_two_configurations_have_one_verdict_in_title_text_and_table(
@@ -323,7 +323,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
     names = [column.name for column in sweep_table(sweep, "t").columns]
     assert "Score, s" in names and "Time to train, s" in names and "90 % interval, s" in names
-    assert notes_of(view)[0].startswith("The score is the Olympic mean of the times to train. Other times")
+    assert notes_of(view)[0].startswith("The score is the Olympic mean of the times to train. All other times")
     assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
         "Time to train",
         "Throughput",

@@ -131,10 +131,10 @@ def test_a_group_that_was_killed_is_unfinished_and_says_how_to_go_on(tmp_path: P
 
 def test_one_measurement_says_its_value(tmp_path: Path) -> None:
     title, page = page_of(measure(tmp_path / "one", "throughput", rates(2000)))
-    assert title == "dlrm_tiny: 2.00 k samples/s, throughput of 5 processes"
+    assert title == "dlrm_tiny: 2.00 k samples/s, mean throughput over 5 processes"
     assert head_of(page)["Machine"] == "2 × Example 9000" and "Reproduce" in page
     title, _ = page_of(measure(tmp_path / "two", "quality", [0.75] * 5))
-    assert title == "dlrm_tiny: AUC 0.75000, quality of 5 processes"
+    assert title == "dlrm_tiny: AUC 0.75000, mean quality over 5 processes"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_one_measurement_says_its_value(tmp_path: Path) -> None:
             "throughput",
             rates(2000),
             rates(2001),
-            "new beside base on dlrm_tiny: inconclusive, throughput of 5 p",
+            "new against base on dlrm_tiny: inconclusive, throughput of 5 p",
         ),
         (
             "quality",

@@ -45,7 +45,7 @@ def test_what_is_hopeless_is_called_so_and_ranges_are_given() -> None:
         "3.1 % (3.0 – 3.1 %)"
     )
     assert variation_text(0.03, 5) == "3.0 % (95 %: 1.8 – 8.6 %)"
-    assert variation_text(0.0, 5, 0.071) == "below one evaluation's step (7.1 %)"
+    assert variation_text(0.0, 5, 0.071) == "less than the 7.1 % between two evaluations"
     assert disturbed_words(0.07, 5, None) == disturbed_words(None, 5, None) == disturbed_words(0.27, 1, None) == ""
     varied = "the speed varied by 27.0 % (95 %: 16.2 – 77.6 %) between runs"
     assert disturbed_words(0.27, 5, None) == f"; noisy machine: {varied}"

@@ -69,7 +69,7 @@ def test_runs_of_two_batch_sizes_have_a_mean_and_no_score(tmp_path: Path) -> Non
     assert record["olympic_mean_s"] == pytest.approx(sum(times[1:-1]) / 8)
     (verdict,) = check_paths([root / "results"], second_opinion=False)
     found = next(finding for finding in verdict.findings if finding.code == "RS104")
-    assert f"the Olympic mean of all, which is no score, is {record['olympic_mean_s']:.3f} s" in found.message
+    assert f"the Olympic mean of all, which is not a score, is {record['olympic_mean_s']:.3f} s" in found.message
 
 
 @pytest.mark.parametrize("end", [b"\r", b"\r\r"])
