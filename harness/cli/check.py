@@ -98,12 +98,12 @@ def check(
 ) -> int:
     """Judge logs, result directories, submissions and whole rounds against the rules.
 
-    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above such
-    directories, or '-' for a log from standard input. The exit code is 3 when a rule is broken, also for an empty
-    log. Warnings (without --fail-on warning) and incomplete sets leave the exit code 0, but in a submission an
-    incomplete set is an error. Logs that are not named result_<i>.txt and run sets without a finished run are listed
-    and not judged. MLPerf results of other fields than recommendation are also listed and not judged, with exit code
-    8 where there is nothing else to judge.
+    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory that
+    contains one of these directories, or '-' for a log from standard input. The exit code is 3 when a rule is broken,
+    also for an empty log. Warnings (without --fail-on warning) and incomplete sets leave the exit code 0, but in a
+    submission an incomplete set is an error. Logs that are not named result_<i>.txt and run sets without a finished
+    run are listed and not judged. MLPerf results of other fields than recommendation are also listed and not judged,
+    with exit code 8 where there is nothing else to judge.
     """
     from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv

@@ -89,22 +89,24 @@ def compare(
     'inconclusive'. Times are compared by geometric means; a score is an Olympic mean. Quality is compared by
     differences of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to
     train judged slower, or a quality judged worse. An inconclusive time to train is also a regression if convergence
-    or throughput is slower and neither is faster. If only overhead (time outside training steps) is slower, NEW is a
-    regression unless throughput is higher by at least as much. Runs that share seeds are compared in pairs; where
-    both runs of every pair converge after equally many samples, convergence is 'identical'.
+    or throughput is slower and neither is faster. If the time to train is inconclusive and only overhead (time
+    outside training steps) is slower, NEW is a regression unless higher throughput saves more time than the overhead
+    costs. Runs that share seeds are compared in pairs; where both runs of every pair converge after equally many
+    samples, convergence is 'identical'.
 
-    Systems drift. Between sets measured one after the other, a difference in speed or time counts only if it exceeds
-    the possible drift, at least 5 %. Drift is estimated from three or more sets of one configuration and code
-    version, measured before and after both BASE and NEW (see --repeated). Without three such sets, 20 % is assumed
-    for drift. 'dlrmbench versus BASE' measures two sets alternately (A/B) and detects far smaller differences.
-    Intervals hold for one system; a reference system (--with) was measured earlier, elsewhere.
+    The speed of a system drifts. Between sets measured one after the other, a difference in speed or time counts only
+    if it exceeds the possible drift, which is taken to be at least 5 %. Drift is estimated from three or more sets of
+    one configuration and code version, measured before and after both BASE and NEW (see --repeated). Where fewer than
+    three sets of one configuration and code version are found, 20 % is assumed for drift. 'dlrmbench versus BASE'
+    measures two sets alternately (A/B) and detects far smaller differences. An interval covers the variation of one
+    system only, not the difference from a reference system (--with), which was measured earlier and elsewhere.
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
-    more. The exit code is 3 where the rules reject NEW or BASE, 5 where NEW is slower or worse, and 7 where NEW may
-    be slower or worse by --min-effect or more. With 7, stderr estimates how many pairs of runs, measured alternately,
-    would decide. For times and speeds of sets measured one after the other, the exit code is never 0 if 20 % is
-    assumed for drift. If the estimated drift exceeds --min-effect, the exit code is 0 only where NEW was measured
-    faster.
+    more. With --fail-on regression the exit code is 3 where the rules reject NEW or BASE, 5 where NEW is slower or
+    worse, and 7 where NEW may be slower or worse by --min-effect or more. With exit code 7, a message on stderr
+    estimates how many pairs of runs, measured alternately, would be enough for a verdict. If 20 % is assumed for
+    drift, --fail-on regression never exits with 0 for times or speeds of sets measured one after the other. If the
+    estimated drift exceeds --min-effect, --fail-on regression exits with 0 only where NEW was measured faster.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results
@@ -128,10 +130,8 @@ def compare(
     placed = () if table is None else place_results((first, *others), table)
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     given = [side for path in distinct(repeated) for side in read_results(path)]
-    repeats = given_repeats(given) if given else find_repeats([first, *others])
-    comparisons = compare_results(
-        first, others, min_effect=smallest, confidence=confidence, context=GroupContext(repeats=repeats)
-    )
+    context = GroupContext(repeats=given_repeats(given) if given else find_repeats([first, *others]))
+    comparisons = compare_results(first, others, min_effect=smallest, confidence=confidence, context=context)
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
@@ -249,9 +249,9 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 def diff(a: Path, b: Path, verbose: bool, ruleset: str | None, form: str) -> int:
     """Show the differences between two results: settings, software, system, and the contents of their logs.
 
-    A and B are run sets or measurements of dlrmbench or their names, result directories of any origin, logs, or files
-    of 'report --format json' (FILE:NAME names one set of a file with several). Every value is listed with its source:
-    the definition, a file, an option, a line of the log.
+    A and B may each be one of the following: a run set or a measurement of dlrmbench, given by its folder or its
+    name; a result directory of any origin; a log; a file of 'report --format json' (FILE:NAME names one set of a file
+    with several). Every value is listed with its source: the definition, a file, an option, a line of the log.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.difference import describe, find_difference

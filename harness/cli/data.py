@@ -225,8 +225,8 @@ def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
     Given a benchmark's name, the command also checks the dataset against the benchmark's definition; MLPerf's own
-    files are checked by their MD5 digests where these are published. Where the check finds an error, the exit code is
-    8, and a message names the file.
+    files are checked by their MD5 digests where MLPerf publishes MD5 digests. Where the check finds an error, the
+    exit code is 8, and a message names the file.
     """
     from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -298,9 +298,9 @@ def predict(
     """Write the logits that a run's kept weights predict for BENCHMARK's data, as Parquet.
 
     SET[:RUN] names a set made by 'run --keep-weights' and, with RUN, one of its runs; SET:RUN@N names checkpoint N of
-    a run. Each row written has a sample's number in its split (from 0, in the order of the prepared rows), its label
-    and its logit, before the sigmoid. With --file, each row written has the row's number in FILE (from 1) and its
-    logit. The Parquet file is written completely or not at all.
+    a run. Each row of the Parquet file has a sample's number in its split (from 0, in the order of the prepared
+    rows), its label and its logit, before the sigmoid. With --file, each row of the Parquet file has the number of a
+    row in FILE (from 1) and that row's logit. The Parquet file is written completely or not at all.
     """
     from harness.config.catalog import load_entry
     from harness.measure.predictions import write_file_predictions, write_predictions

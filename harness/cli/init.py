@@ -55,7 +55,7 @@ _MODEL_TARGET = 0.87
     metavar="FILE.py",
     type=click.Path(path_type=Path),
     help="Also write an example model, which can be trained unchanged, to FILE.py. Without the argument FILE, the "
-    "definition is written to the same folder, under the same name with the suffix .toml.",
+    "definition is written to the folder of FILE.py, under the name of FILE.py with the suffix .toml.",
 )
 @click.option(
     "--data-of",

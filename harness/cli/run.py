@@ -28,11 +28,11 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
 
     --keep-weights writes the final weights of a run after the log's run_stop, outside the timed part; 'package
-    --weights' adds these weights to a submission.
+    --weights' adds the kept weights to a submission.
 
     --beside SET does the same as 'versus SET': -n pairs of runs alternate (A/B) between SET's configuration and a new
-    configuration. The new configuration is SET's with the options of this command line added. Where BENCHMARK is
-    given, the new configuration comes from this command line alone.
+    configuration. With --beside, the new configuration is SET's with the options of this command line added; where
+    BENCHMARK is given, too, the new configuration comes from this command line alone.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
@@ -109,11 +109,11 @@ def resume(
 ) -> None:
     """Complete the run set, sweep or pair of sets in FOLDER with its stored configuration; finished runs are kept.
 
-    With --runs, each configuration gets that many runs in all; added runs have the next seeds that follow from the
-    base seed. The score on a benchmark of your own uses only the first runs, as many as its definition asks;
-    comparisons and intervals use all runs. A set made by 'run --until' then ends when it has as many runs as --runs
-    states. The environment is checked again; warnings are printed, and a set that was begun with --strict-env is not
-    continued if there are warnings.
+    With --runs N, each configuration gets N runs in all; added runs have the next seeds that follow from the base
+    seed. The score on a benchmark of your own uses only the first runs, as many as its definition asks; comparisons
+    and intervals use all runs. With --runs, a set made by 'run --until' ends when it has as many runs as --runs
+    states. A resumed set's environment is checked again; warnings are printed, and a set that was begun with
+    --strict-env is not continued if there are warnings.
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again

@@ -179,7 +179,9 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="fraction",
         unit="FRACTION",
     ),
-    "max_runs": RequestOption(help="Largest number of runs that --until may make.  [default: 30]", type="count"),
+    "max_runs": RequestOption(
+        help="Largest number of runs that a set with --until may have.  [default: 30]", type="count"
+    ),
     "seed": RequestOption(
         help={
             "run": "Base seed from which all runs' seeds follow, to reproduce a set.  [default: drawn, logged]",
@@ -189,7 +191,7 @@ OPTIONS: Mapping[str, RequestOption] = {
     ),
     "matmul": RequestOption(
         help="File with the choice of matrix-product kernels that the implementation 'optimized' uses on a CPU: "
-        "run_set.json of another set, or matmul.json from that set's page.  [default: the fastest kernels, timed "
+        "run_set.json of another set, or matmul.json from another set's page.  [default: the fastest kernels, timed "
         "once]",
         type="path",
         unit="FILE",
@@ -229,8 +231,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
-        help="Train as one rank of the run with this number, where torchrun or srun starts the ranks; -o is then the "
-        "run set's own folder.",
+        help="Train as one rank of the run with this number, where torchrun or srun starts the ranks; with "
+        "--run-index, -o is the run set's own folder.",
         type="index",
     ),
 }

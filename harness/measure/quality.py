@@ -133,7 +133,7 @@ KIND = QualityKind(
         verbs=("run", "sweep"),
         member="num_samples",
         unit="SAMPLES",
-        help="Measure quality and log loss in at least 5 processes, instead of the time to train; any configuration "
-        "key may be changed. Each process trains on SAMPLES samples.",
+        help="Measure quality and log loss after training on SAMPLES samples, in at least 5 processes, instead of "
+        "the time to train; any configuration key may be changed.",
     ),
 )

@@ -110,7 +110,7 @@ KIND = ThroughputKind(
         verbs=("run", "sweep"),
         member="num_steps",
         unit="STEPS",
-        help="Measure samples/s in at least 5 processes, instead of the time to train; any configuration key may be "
-        "changed, and there is no score. Each process is timed over STEPS training steps.",
+        help="Measure samples/s over STEPS training steps, in at least 5 processes, instead of the time to train; "
+        "any configuration key may be changed, and there is no score.",
     ),
 )

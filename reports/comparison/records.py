@@ -192,7 +192,8 @@ class ComparedSides(Row, kw_only=True, frozen=True):
         bool,
         meaning(
             "whether new is slower as a whole, or inconclusive as a whole with a slower factor while neither "
-            "convergence nor throughput is faster; overhead alone counts unless throughput gains as much"
+            "convergence nor throughput is faster; a slower overhead alone does not count where higher throughput "
+            "saves more time"
         ),
     ] = False
     measure_better: Annotated[

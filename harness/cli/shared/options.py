@@ -289,7 +289,7 @@ _DEFINING = (
     click.option(
         "--name",
         help="Label of this configuration, part of its folder's name. If --set changes a value that the definition "
-        "fixes, a new benchmark results; NAME is then also the name of the new benchmark.",
+        "fixes, this makes a new benchmark, which is also called NAME.",
     ),
     DATA,
 )

@@ -68,8 +68,8 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "learning_rates",
     multiple=True,
     type=FiniteRange(min=0, min_open=True),
-    help="Learning rate to try; repeatable. Each batch size gets the best of these rates, except the definition's "
-    "own batch size, which keeps the definition's rate.",
+    help="Learning rate to try; repeatable. Each batch size gets the best of the learning rates tried, except the "
+    "definition's own batch size, which keeps the definition's learning rate.",
 )
 @click.option(
     "--tuning-runs",

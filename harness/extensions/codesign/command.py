@@ -37,8 +37,8 @@ def _spaces() -> Iterable[str]:
     shell_complete=completing_or_files(_spaces),
     default="pe_array",
     show_default=True,
-    help="Design space of the accelerator, with the numbers that model it: pe_array, pe_array_fine, or your own file "
-    "of the same form.",
+    help="Design space of the accelerator, with the numbers that model it: pe_array, pe_array_fine, or your own "
+    "file in the form of pe_array.",
 )
 @click.option(
     "--mode",
@@ -52,14 +52,16 @@ def _spaces() -> Iterable[str]:
     "--pareto",
     type=several(click.Choice(["latency", "energy"])),
     metavar="OBJECTIVE,…",
-    help="Objectives to minimise; the first objective decides the tilings.  [default: latency,energy]",
+    help="Objectives to minimise; the tilings of each design are chosen to minimise the first objective.  [default: "
+    "latency,energy]",
 )
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Number of valid designs that each search tries, where the design space is too large to try all.",
+    help="Number of valid designs that each search tries, where the design space has too many designs to try each "
+    "of them.",
 )
 @click.option(
     "--by",
@@ -67,9 +69,9 @@ def _spaces() -> Iterable[str]:
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
     help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The first 10 "
-    "designs that gp tries, and the first 20 that nsga2 tries, are random. A design space that is too large to try "
-    "all designs is searched by the first SEARCH given.  [default: no comparison; a large design space is searched "
-    "by gp, or by nsga2 for more than 200 trials]",
+    "designs that gp tries, and the first 20 that nsga2 tries, are random. A design space with too many designs to "
+    "try each of them is searched by the first SEARCH given.  [default: searches are not compared; gp searches a "
+    "large design space, or nsga2 if --trials is more than 200]",
 )
 @click.option(
     "--seeds",
@@ -102,9 +104,9 @@ def codesign(
     processing elements. The numbers of the cost model are in the design-space file (--space); --verbose prints the
     numbers with their sources. The baseline is the hand-made design: the first value of each parameter in the
     design-space file. A design space whose designs can all be tried in about a minute is searched completely, which
-    finds the optimum. In a larger design space, --trials designs are tried, the hand-made design first. Designs that
-    exceed the limit of area, or whose tiles do not fit the scratchpad, are never drawn. The results, in study.json,
-    and their HTML page are kept in a new folder below -o.
+    finds the optimum. Where a design space has too many designs to try each of them, --trials designs are tried, the
+    hand-made design first. Designs that exceed the limit of area, or whose tiles do not fit the scratchpad, are never
+    drawn. The results, in study.json, and their HTML page are kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve

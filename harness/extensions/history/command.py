@@ -35,7 +35,8 @@ _DEFAULT_PAGE = Path("history.html")
     default="never",
     show_default=True,
     help="regression: list what changed, and exit with 5 if a series got worse within its newest sets (number: "
-    "--last). Exit with 7 if no series got worse, but a series with equally recent sets cannot be judged.",
+    "--last). Exit with 7 if no series got worse, but a series cannot be judged; a series that ended before the "
+    "newest sets of all judged series is ignored.",
 )
 @click.option(
     "--last",

@@ -114,8 +114,9 @@ def trace(
     the arrays of lookups, the results in study.json, and their HTML page.
 
     A file of tables is CSV with the header 'name,rows,width,pooling' and a line per table, or JSON with a list of
-    such objects; side (user or item), precision (fp32, fp16, int8, int4) and zipf_exponent may be added. A file of
-    lookups does not state the number of rows of its tables; --tables states this number.
+    objects that have these four keys; a table's side (user or item), precision (fp32, fp16, int8, int4) and
+    zipf_exponent may be added. A file of lookups does not state how many rows its tables have; the file of --tables
+    states the numbers of rows.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -268,8 +269,8 @@ def trace(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Power in watts: HOST of a host, not counting the DRAM that holds rows; GB of each gigabyte of that DRAM; "
-    "DEVICE of each device of the slower memory.",
+    help="Power in watts. HOST: one host, without the DRAM that holds rows; GB: one gigabyte of the DRAM that holds "
+    "rows; DEVICE: one device of the slower memory.",
 )
 @click.option(
     "--row-size",
@@ -285,10 +286,10 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     """Simulate embedding rows in a slower memory below DRAM: cache misses, reads, bytes over links, and added
     latency.
 
-    In the simulation, a query is one sample of the trace. Where BENCHMARK is given, the trace must be one of
-    BENCHMARK. Miss ratios and bytes are exact; latencies are simulated from the numbers in the file of the slower
-    memory (--tier), which --verbose prints with their sources. A rate of queries that a device or a link cannot carry
-    is reported as impossible.
+    In the simulation, a query is one sample of the trace. If BENCHMARK is given, a trace of another benchmark
+    definition is refused. Miss ratios and bytes are exact; latencies are simulated from the numbers in the file of
+    the slower memory (--tier), which --verbose prints with their sources. A rate of queries that a device or a link
+    cannot carry is reported as impossible.
 
     For --fleet, give queries/s of the whole fleet, bytes of DRAM for rows in a host, and queries/s of a host with all
     rows in DRAM; --watts adds the power that the hosts draw.

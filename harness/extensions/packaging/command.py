@@ -28,7 +28,7 @@ from harness.foundation.errors import ExitCode
 @click.option(
     "--division",
     type=click.Choice(["closed", "open"]),
-    help="Division of the submission; results of the other division are refused.",
+    help="Division of the submission; results of another division are refused.",
 )
 @click.option(
     "--ruleset",

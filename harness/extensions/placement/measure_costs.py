@@ -40,15 +40,16 @@ from harness.extensions.placement.options import BATCH_SIZE
 def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
     """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
-    Lookups, backward pass and update for a global batch are timed for each table, and for the halves into which plans
-    may cut a table. Each time is the median of eight rounds; in each round, a table and its halves are timed one
-    after the other. The file of -o also has the spread of the rounds, and the machine's load. 'place --costs' adds up
-    the measured times of tables, on this machine or another.
+    Lookups, backward pass and update for a global batch are timed for each table, and for the parts into which plans
+    may cut a table by halving. Each time is the median of eight rounds; in each round, a table and its parts are
+    timed one after the other. The file that -o names also holds the spread of the rounds and the machine's load.
+    'place --costs FILE', on this machine or on another, adds up the tables' times that FILE holds.
 
-    With --sets, random sets of 1 to 15 tables or halves of tables are also timed, each set as one lookup, backward
-    pass and update of all its tables. Each round then times all tables, halves and sets. 'place --costs FILE --cost
-    net' tells whether the measured times of sets differ from sums of the tables' times by more than the noise. A
-    neural net replaces the sums only where the net is shown to predict better.
+    With --sets, random sets of 1 to 15 tables or parts of tables are also timed, each set as one lookup, backward
+    pass and update of all its tables. With --sets, each round of measurement times every table, every part of a table
+    and every set. 'place --costs FILE --cost net' tells whether the measured times of sets of tables differ from sums
+    of the tables' times by more than the noise. A neural net replaces the sums of the tables' times only where the
+    net is shown to predict the measured times of sets better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

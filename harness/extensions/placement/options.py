@@ -113,8 +113,8 @@ _SEARCHING = (
     ),
     click.option(
         "--retrain", is_flag=True,
-        help="Train the neural net of --cost net and the policy of the search autoshard anew, instead of using those "
-        "kept below --data.",
+        help="Train the neural net of --cost net and the policy of the search autoshard anew, instead of using the "
+        "net and the policy kept below --data.",
     ),
     click.option(
         "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."

@@ -49,8 +49,8 @@ _KEPT = ("--devices", *(option for option, *_ in DEVICES), "--cost")
     "files",
     type=(click.Path(path_type=Path), click.Path(path_type=Path)),
     metavar="TASKS TABLES",
-    help="Read placement tasks from the file TASKS, with a line 'ids dims' for each, and their tables from the file "
-    "TABLES, both in NeuroShard's format.",
+    help="Read placement tasks from the file TASKS, with a line 'ids dims' for each task, and their tables from the "
+    "file TABLES, both in NeuroShard's format.",
 )
 @DATA
 @device_options(memory="4GiB", reserve="0%")

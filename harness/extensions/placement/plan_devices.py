@@ -22,8 +22,8 @@ from harness.extensions.placement.options import HEADINGS, device_options, read_
 def plan_devices(benchmark: str, form: str, **given: Any) -> None:
     """Show TorchRec's plan of BENCHMARK's tables on devices that need not exist, with memory and time of each device.
 
-    TorchRec's planner models the plan from the memory and bandwidths given; for hundreds of devices it takes minutes.
-    'place' compares this plan with the plans of other searches.
+    TorchRec's planner chooses the plan by costs that it models from the memory and bandwidths given; for hundreds of
+    devices, planning takes minutes. 'place' compares TorchRec's plan with the plans of other searches.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve

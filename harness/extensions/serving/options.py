@@ -73,8 +73,8 @@ _ASKING = (
         "num_workers",
         type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
-        help="Number of threads that take queries; the CPU threads of --threads are shared out among these "
-        "workers.  [default: workers and threads are both chosen by timing]",
+        help="Number of threads that take queries; the CPU threads of --threads are shared out among the workers.  "
+        "[default: workers and threads are both chosen by timing]",
     ),
 )
 _ANSWERING = (
@@ -91,7 +91,7 @@ _ANSWERING = (
         "train_samples",
         type=click.IntRange(min=1),
         metavar="SAMPLES",
-        help="Train the model on this many samples before it answers queries.",
+        help="Number of samples on which the model is trained before it answers queries.",
     ),
     click.option(
         "--mlperf",
@@ -109,8 +109,8 @@ _ANSWERING = (
     click.option(
         "--user-conf",
         metavar="FILE",
-        help="File user.conf of LoadGen, whose lines set keys of the definition's section [serve]; lines with other "
-        "keys are refused.",
+        help="File user.conf of LoadGen, whose lines set keys of the definition's section [serve]; a line with a "
+        "key that dlrmbench does not read is refused.",
     ),
 )
 

@@ -81,21 +81,23 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     queries at a few rates around that rate, with LoadGen's own seeds. The result is the highest rate of queries that
     LoadGen issued and judged VALID in most of the runs at that rate. Two simulated numbers go with the measured rate:
     how much the rate would change with other random arrivals of queries, and the rate in steady state. The rate in
-    steady state is higher, since LoadGen's rule allows only lower rates in short runs. LoadGen's files are kept.
+    steady state is higher than the measured rate: in a short run, LoadGen's early-stopping rule allows a smaller
+    share of late queries than --percentile does, so that only lower rates are VALID. LoadGen's files are kept.
 
     Queries are drawn from LoadGen's sample library: the evaluation split, cut to 1 GiB but to no fewer than 64
     queries. Measurements whose sample libraries have different numbers of queries are not compared.
 
     --mlperf applies MLPerf Inference's requirements for recommenders, and refuses weaker settings. With --mlperf,
     runs take 600 s and use the seeds of --round. For dlrm-v2, the scenario server needs a p99 latency within 60 ms,
-    and the library has 204,800 queries; for dlrm-v3, the limit is 80 ms, and the library has 349,823 queries. The
-    number of samples and the least time that runs with --mlperf need are printed before the first run. The results
-    belong to a benchmark of dlrmbench, and are not MLPerf results.
+    and the sample library has 204,800 queries; for dlrm-v3, the limit of the p99 latency is 80 ms, and the sample
+    library has 349,823 queries. The number of samples and the least time that runs with --mlperf need are printed
+    before the first run. Results with --mlperf belong to a benchmark of dlrmbench, and are not MLPerf results.
 
-    In a file user.conf, target_qps is the first rate of the search. target_latency is the latency limit in the
-    scenario server, and the expected latency in single_stream; target_latency_percentile means the same as
-    --percentile. min_duration, min_query_count and performance_sample_count_override hold for every run. A line with
-    another key is refused if the line applies to this model (or to *) and this scenario (or to *).
+    In a file user.conf, target_qps is the first rate of the search. The key target_latency of user.conf is the
+    latency limit in the scenario server, and the expected latency in single_stream; the key target_latency_percentile
+    means the same as --percentile. The keys min_duration, min_query_count and performance_sample_count_override of
+    user.conf hold for every run. A line of user.conf that applies to this model (or to *) and to this scenario (or to
+    *) is refused if its key is not one that dlrmbench reads.
 
     With --mode accuracy every sample of the evaluation split is answered once, and LoadGen's accuracy log is kept.
     The AUC from LoadGen's accuracy log is compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not
@@ -103,9 +105,9 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     reported as a finding, not as an error.
 
     By default the latency limit and the queries are those of the definition's section [serve], where there is one;
-    --set serve.KEY=VALUE sets any of its keys. With fewer than 5 processes (-n) the measured rate has no confidence
-    interval, and 'compare' makes no verdict. The command needs dlrmbench's extra serve: pip install '.[serve]' in a
-    checkout.
+    --set serve.KEY=VALUE sets any key of that section. With fewer than 5 processes (-n) the measured rate has no
+    confidence interval, and 'compare' makes no verdict. The command needs MLPerf LoadGen, an optional dependency: run
+    pip install '.[serve]' in a checkout.
     """
     request = read_request(
         "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)

@@ -46,9 +46,9 @@ def simulate(benchmark: str, form: str, **given: Any) -> None:
     result.
 
     In a fresh process the model is built, and forward passes of several sizes are timed. From the measured times of
-    the forward passes, a queue of queries is then simulated, at query rates up to the model's capacity. The
-    simulation runs neither the model nor LoadGen. No package besides dlrmbench's own requirements is needed. The
-    latency limit and the queries are given by the same options as for 'serve'.
+    the forward passes, a queue of queries is simulated, at query rates up to the model's capacity. The simulation
+    runs neither the model nor LoadGen. No package besides dlrmbench's own requirements is needed. The latency limit
+    and the queries are given by the same options as for 'serve'.
     """
     from harness.extensions.serving.queue_job import KIND
     from rules.records.experiment import without_options

@@ -60,7 +60,8 @@ def suite(
 
     FILE.toml has a list `benchmarks` of names or definitions, and tables of settings such as [base.runtime] and
     [new.train]. The suite 'default' compares the implementations reference and optimized on the small generated
-    benchmarks of all models. Other options hold for the base and the new settings; --base and --new override them.
+    benchmarks of all models. Options other than --base and --new hold for the base and the new settings; --base and
+    --new override other options.
 
     Throughput is measured over 50 steps in 5 processes of each setting, unless an option asks for another
     measurement. Verdicts hold for the suite as a whole: where base and new are alike, at most 5 % of suites have any

@@ -51,9 +51,9 @@ def measure_system(
 
     With --bundle, reference run sets are measured first on this system, in some minutes: for each benchmark, runs to
     the target and throughput, by the implementations `reference` and `optimized`. The reference run sets and the
-    rates become one archive, which the option '--with FILE' of compare, report and plan-system takes. A set whose
-    speed has a coefficient of variation of more than 3 % between processes, or for which the machine's load was not
-    recorded, is refused (exit 6). The archive leaves out the names of host, user and folders.
+    rates become one archive, which the option '--with FILE' of compare, report and plan-system takes. A reference run
+    set whose speed has a coefficient of variation of more than 3 % between processes, or for which the machine's load
+    was not recorded, is refused (exit 6). The archive of --bundle leaves out the names of host, user and folders.
     """
     from harness.extensions.system_model.rates import measure_here
     from harness.foundation.files import write_text

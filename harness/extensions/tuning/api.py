@@ -46,8 +46,8 @@ def tune(
     quiet: bool = True,
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
-    """Search settings of a benchmark under constraints, then measure the best trial and the default alternately;
-    returns the search's folder below `output`, whose study.json and report.html say what was found.
+    """Search for the best settings of a benchmark under constraints, then measure the best trial and the default
+    alternately; returns the search's folder below `output`, whose study.json and report.html say what was found.
 
     `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of
     `minimize` and `maximize` names a column of what is measured, such as "samples_per_s" or "time_to_train_s";

@@ -113,16 +113,16 @@ def tune(
     form: str,
     **given: Any,
 ) -> None:
-    """Search settings of BENCHMARK under constraints; then measure the best trial and the default settings
-    alternately.
+    """Search for the best settings of BENCHMARK under constraints; then measure the best trial and the default
+    settings alternately.
 
     The first trial is the default configuration. Each later trial is proposed by optuna from all earlier
     measurements; every trial is one process, and all trials have equal seeds. A trial that fails, or misses a
-    constraint, is infeasible. In the end the best feasible trial and the default configuration are measured in 5
-    pairs with seeds that no trial had, and compared: the default is kept unless the best trial is shown to be better.
-    If the default configuration failed, the best trial is measured alone. If the best trial misses a constraint when
-    it is measured again, the second best trial is measured, too. 'dlrmbench resume' completes an interrupted search,
-    with the trials that the search would have made.
+    constraint, is infeasible. At the end of the search, the best feasible trial and the default configuration are
+    measured in 5 pairs with seeds that no trial had, and compared: the default is kept unless the best trial is shown
+    to be better. If the default configuration failed, the best trial is measured alone. If the best trial misses a
+    constraint when it is measured again, the second best trial is measured, too. 'dlrmbench resume' completes an
+    interrupted search, with the trials that the search would have made.
 
     COLUMN is one of the following: any column of a measurement's table; memory; energy_delay; or, for runs to the
     target, time_to_train_s. Without an option such as --throughput or --quality, the COLUMNs given decide what is
@@ -130,7 +130,7 @@ def tune(
 
     With --parallel-trials several trials are measured at a time; these trials are proposed together, before any of
     them is measured. A trial that ends early repeats its work until all trials measured at the same time have ended,
-    so that each trial runs beside equally many others. The repetitions are not recorded.
+    so that each trial runs beside equally many others. Repeated work of a trial is not recorded.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord

@@ -6,7 +6,7 @@ EXTENSION = Extension(
     verbs={
         "tune": Verb(
             "harness.extensions.tuning.command:tune",
-            "Search settings under constraints; confirm the best in pairs.",
+            "Search for settings under constraints; confirm the best in pairs.",
             "Run",
             is_everyday=True,
         ),
