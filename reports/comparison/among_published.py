@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reports.document.glossary import MARKS
 from reports.results.published import count_accelerators
 from reports.results.result import Result
 from reports.text.formatting import plural, printable
@@ -53,7 +54,7 @@ class ResultPlace:
         label, of = printable(self.result.label, 80), self.result.benchmark_name
         if self.minutes is None:
             return f"{label}: {self.problem}."
-        mark = "unverified" if self.result.standing == "unverified" else "verification not known here"
+        mark = "unverified" if self.result.standing == "unverified" else MARKS["published"]
         rounds = sorted({row.round for row in self.others}, key=_as_numbers)
         span = f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}"
         known = f"{plural(len(self.others), 'published result')} of {of}, {self.others[0].division}, {span}"

@@ -200,12 +200,12 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
             text = f"{name}: this set is of reference system {system}, measured elsewhere on"
             notes.append(f"{text} {printable(side.asked.created_utc[:10])}")
         if side.outcome == "invalid":
-            notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
+            notes.append(f"{name}: INVALID by the rules; 'dlrmbench check' says why")
         if side.num_converged < side.num_runs:
             missing = side.num_runs - side.num_converged
             notes.append(
                 f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target and have no time; "
-                f"compared are the {side.num_converged} runs that reached it"
+                f"the comparison is of the {plural(side.num_converged, 'run')} that reached the target"
             )
         if side.growth is not None:
             notes.append(
@@ -227,7 +227,7 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
         )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
-        notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
+        notes.append(f"{shared} shared by the two sets, too few to compare the runs in pairs")
     if words := compare_energy(base, new):
         notes.append(words)
     if base.score.round != new.score.round and base.score.round is not None and new.score.round is not None:

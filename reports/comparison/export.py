@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from reports.comparison.comparability import ONE_SYSTEM, SAME_CONFIGURATION
-from reports.comparison.drift_tolerance import DRIFT_REACH, drift_source, far_words
+from reports.comparison.drift_tolerance import DRIFT_REACH, REFERENCE_DRIFT, drift_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import (
     ComparedSides,
@@ -19,6 +19,7 @@ from reports.comparison.records import (
 )
 from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
 from reports.document.glossary import standing_line
+from reports.facts.noise import ASSUMED_DRIFT
 from reports.results.result import Standing
 from reports.statistics.intervals import MIN_RUNS
 from reports.tables.columns import columns_of, shared_members
@@ -161,11 +162,13 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     methods = sorted({factor.interval.method for factor in factors if factor.interval})
     confidence, effect = comparisons[0].confidence, comparisons[0].min_effect
     num_tests = sum(factor.adjusted_interval is not None for factor in factors)
-    which = f"Each is {percent(confidence)}, and decides nothing below {MIN_RUNS} runs per side."
+    which = f"Each interval has {percent(confidence)} confidence, and decides nothing below {MIN_RUNS} runs per side."
     if num_tests:
         which = f"The intervals are Holm-adjusted to hold together at {percent(confidence)} over "
         which += plural(num_tests, "test")
-        which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
+        which += "."
+        if num_tests < len(factors):
+            which += f" Intervals of fewer than {MIN_RUNS} runs per side are not adjusted, and decide nothing."
     kind = factor_of(factors[0].name)
     if not kind.is_of_time:
         unit = "" if kind.is_ratio else f" {kind.unit}"
@@ -176,12 +179,13 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
             f"{effect_text(effect, factors[0])}{unit}."
         )
     return (
-        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of runs is not taken as "
-        "less than their resolution allows: the spread of equal runs and one more that ended one evaluation (or "
-        "clock step) apart. A verdict is decided by the interval and by the smallest effect that counts (equivalence "
+        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of the runs is taken to be at "
+        "least what it would be if all runs ended at the same evaluation (or clock step) and one more run ended at "
+        "the next. A verdict is decided by the interval and by the smallest effect that counts (equivalence "
         f"margin), {percent(effect)}. If sets were not measured alternately, intervals of speeds and times are "
-        "widened for drift: by the drift seen between repeated sets, or by 20 % if these are too few. The least "
-        f"widening is {DRIFT_REACH:g} standard deviations of single runs' speed."
+        "widened by an allowance for drift: the drift seen between repeated sets, or else "
+        f"{percent(ASSUMED_DRIFT, 0)} ({percent(REFERENCE_DRIFT, 0)} against a reference system). The allowance is "
+        f"at least {DRIFT_REACH:g} standard deviations of the speed of single runs."
     )
 
 

@@ -12,27 +12,28 @@ _TERMS = {
     "Time to train": "Wall-clock time from the log's run_start, before any sample is read, to its run_stop, "
     "evaluations included.",
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest run. One run that did not converge "
-    "may count as the slowest run; with two or more, the set has no score.",
+    "may count as the slowest run; with two or more such runs, the set has no score.",
     "Interval": "A confidence interval of the geometric mean: Student's t on the logarithms. Times to train and "
     "samples to converge are known only at evaluations; their intervals are wider by the distance between two "
-    "evaluations.",
+    "evaluations, divided by the number of runs.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
-    "Interpolated": "Samples to converge, read from a line through the last evaluations: less subject to chance than "
-    "a count that ends at an evaluation, but not part of the score.",
+    "Interpolated": "Samples to converge, estimated as the point where a line through the last evaluations meets the "
+    "target. The estimate varies less by chance than the samples at the evaluation that met the target, but is not "
+    "part of the score.",
     "Throughput": "Samples trained until the quality target, divided by the training time without evaluations.",
     "Overhead": "Time to train minus training time: evaluations, and the time between blocks of training steps.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
     "a set that converges faster than chance allows is refused or scaled.",
     "Geometric mean": "The exponential of the mean of the logarithms. Time to train = samples ÷ throughput × "
-    "overhead (a ratio) also holds for geometric means.",
+    "(time to train ÷ training time) also holds for geometric means.",
 }
 
 _COMMON = {
     "Detectable difference": "The true difference between two sets that a comparison would show with 80 % power. "
-    "Drift affects two sets alike if their runs alternate (A/B), and adds to the measured difference if one set is "
-    "measured after the other (later set).",
+    "Drift affects two sets alike if their runs alternate (A/B); if one set is measured after the other, drift adds "
+    "to the measured difference.",
     "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
     "Baseline": "The configuration with which all others are compared: the first one, or the one asked for.",
 }
@@ -55,9 +56,9 @@ def page_glossary(
 
 NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."
 UNVERIFIED = "Unverified: result not verified by MLCommons Association."
-PUBLISHED = "Verification by MLCommons is not known here."
-OF_BOTH = "Own results are unverified; of published ones, verification by MLCommons is not known here."
-MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "verification not known here"}
+PUBLISHED = "It is not known whether MLCommons verified the result."
+OF_BOTH = "Own results are unverified; of published results it is not known whether MLCommons verified them."
+MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "MLCommons verification unknown"}
 """Words next to a score under the name of an official MLPerf benchmark, by the verification status of the result
 (unverified or published)."""
 UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
@@ -67,8 +68,8 @@ UNVERIFIED_COMPARED = (
 )
 FOOTNOTE_UNVERIFIED = "Result not verified by MLCommons Association."
 FOOTNOTE_PUBLISHED = (
-    "Verification by MLCommons is not known here: no log says whether its result has been through an MLPerf® review. "
-    "Whoever cites or compares this result must say whether it is verified."
+    "It is not known whether MLCommons verified the result: no log says whether its result has been through an "
+    "MLPerf® review. Whoever cites or compares the result must say whether it is verified."
 )
 TRADEMARK = (
     "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association in the United "

@@ -113,9 +113,9 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
     last, why = rows[-1], ""
     if last["Embeddings, × fewer"] > 1.2 * last["All, × fewer"]:
         rest = 1 - last["Embeddings written"] / max(last["All written"], 1)
-        why = (
-            f", since optimizer sums and all other state stay in 32 bits: {percent(rest, 0)} of what is written last"
-        )
+        name = f" with {labels[-1]}" if len(rows) > 1 else ""
+        share = f"{percent(rest, 0)} of the bytes written{name}"
+        why = f", since optimizer sums and all other state stay in 32 bits: {share}"
     if all(row["All, × fewer"] < 1.05 for row in rows):
         sizes = (f"{label}: {_size_words(row)}" for label, row in zip(labels, rows[:_MOST_SIZES], strict=False))
         return f"{''.join(sizes)}as many bytes are written as by checkpoints of all rows in 32 bits."

@@ -82,7 +82,11 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
         and record.energy.num_ranks is None
         for record in records
     )
-    return "Energy: only of what rank 0 could read, since an earlier version made these runs." if alone else ""
+    return (
+        "Energy: only of what rank 0 could read, since an earlier version of dlrmbench made the runs."
+        if alone
+        else ""
+    )
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:

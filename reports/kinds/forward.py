@@ -24,7 +24,9 @@ def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
     dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
     if not dots or best is None or memory is None:
         return None
-    lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: parts with fewer are bound by memory."
+    lead = (
+        f"The ceilings meet at {best / memory:.3g} FLOP per byte: parts with fewer FLOP per byte are bound by memory."
+    )
     figure = roofline_figure(
         dots,
         peak=best,

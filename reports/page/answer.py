@@ -59,7 +59,7 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 def _scores_words(group: Sequence[Result]) -> str:
     """Return the scores of results under an official MLPerf name in words: of two results each score, of more the
     smallest and the largest, with the mark that MLCommons' guidelines demand beside published results: ', in 5.050
-    min (a) and 3.330 min (b), verification not known here'.
+    min (a) and 3.330 min (b), MLCommons verification unknown'.
 
     INVALID results are left out; '' unless all other results have a score and they are at least two.
     """

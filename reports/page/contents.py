@@ -219,7 +219,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
         if len(pairs) == 1:
             lead = f"The two intervals below {'overlap' if together else 'do not overlap'}."
     if len(drawn) > MAX_SCORES:
-        lead += f" The first {MAX_SCORES} are drawn; the table has all."
+        lead += f" The first {MAX_SCORES} configurations are drawn; the table has all."
     title, score = "Scores and their intervals", numeric("Score", "normalised")
     bounds = numeric(AT_LEAST_NAME, "of the geometric mean")
     figure = strips_figure(
@@ -248,7 +248,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
     )
-    text = "Overlap of these intervals is not a verdict: the comparison, which allows for drift, gives verdicts."
+    text = "Overlap of intervals is not a verdict: the comparison, which allows for drift, gives verdicts."
     return (chart, Prose(text=text, kind="note"))
 
 

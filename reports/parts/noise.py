@@ -62,8 +62,8 @@ def variation_text(variation: float, number: int, step: float | None = None) -> 
 
 
 def _between(low: str, high: str) -> str:
-    """Format a range of two fractions in percent, '1.8 – 8.6 %'."""
-    return interval(low.removesuffix(" %"), high)
+    """Format a range of two fractions in percent: '1.8 – 8.6 %', '12 % to over 100 %'."""
+    return f"{low} to {high}" if high.startswith("over") else interval(low.removesuffix(" %"), high)
 
 
 def outlier_words(result: Result) -> str | None:
@@ -98,13 +98,13 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
     the drifts of speed that a difference from a later set must exceed."""
     return (
-        f"A detectable difference is a true difference that a comparison calls faster or slower with {POWER}, at "
-        "the strictest of Holm's levels for four tests (time to train, convergence, throughput, overhead; 95 % for "
-        f"all). {_at_least(percent(MIN_EFFECT, 0))} "
-        f"{_statistics(num_runs, 'runs')} {_drift(tolerances)} Alternately: runs of the two sets take turns with "
-        "equal seeds ('dlrmbench versus SET'), so that noise longer than a run affects both sets alike. Runs with "
-        "equal seeds are assumed to need the same number of samples to converge. The detectable difference is then "
-        "computed from neighbouring runs of this set, without changes of the system from hour to hour."
+        "Detectable differences are computed at the strictest of Holm's levels for four tests (time to train, "
+        "convergence, throughput, overhead), which together have 95 % confidence. "
+        f"{_at_least(percent(MIN_EFFECT, 0))} {_statistics(num_runs, 'runs')} {_drift(tolerances)} If the runs of "
+        "two sets alternate with equal seeds ('dlrmbench versus SET'), noise longer than a run affects both sets "
+        "alike. Runs with equal seeds are assumed to need the same number of samples to converge. The detectable "
+        "difference of alternating sets is computed from neighbouring runs of a set, so it leaves out changes of "
+        "the system from hour to hour."
     )
 
 
@@ -115,13 +115,13 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
     is_ratio = factor.is_ratio
-    least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
+    least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g} {factor.title}"
     found = (
         f"A detectable difference is a true difference that one test at 95 % confidence shows with {POWER}. "
         f"{_at_least(least)} {_statistics(number, 'processes')}"
     )
     if is_ratio:
-        turns = "Alternately: processes of two sets take turns, as in a sweep, so that drift affects both sets alike."
+        turns = "If the processes of two sets alternate, as in a sweep, drift affects both sets alike."
         return f"{found} {_drift([tolerance])} {turns} {_INTERVALS}"
     found += f" {_INTERVALS}"
     return (
@@ -131,8 +131,9 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
 
 
 def _at_least(least: str) -> str:
-    """Return the sentence that no detectable difference is below the smallest effect that counts in a verdict."""
-    return f"Detectable differences are at least {least}: no verdict counts smaller effects."
+    """Return the sentence that no detectable difference is below `least`, the smallest effect that counts in a
+    verdict."""
+    return f"No detectable difference is stated below {least}, since verdicts ignore smaller effects."
 
 
 def _drift(tolerances: Sequence[DriftTolerance]) -> str:
@@ -142,18 +143,18 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     sets = tuple(dict.fromkeys(label for tolerance in tolerances for label in tolerance.sets))
     far = assumed if not sets else f"what repeated sets differ by ({drift_source(sets)})"
     if sets and not all(tolerance.sets for tolerance in tolerances):
-        far += f", and {percent(ASSUMED_DRIFT, 0)} for a set that was repeated too seldom"
+        far += f", or {percent(ASSUMED_DRIFT, 0)} for a set that was repeated too seldom"
     return (
-        "Later set: if one set is measured after the other, a difference must exceed what is "
-        f"allowed for drift of the system's speed: {far}, or twice the spread of speed within a set if that is more."
+        "If one set is measured later than the other, a difference must exceed the allowance for drift of the "
+        f"system's speed: the larger of twice the spread of speed within a set and {far}."
     )
 
 
 def _statistics(number: int, what: str) -> str:
     low, high = spread_reach(number)
     return (
-        f"Both sets are assumed to have {number} {what} with normally distributed values of the same spread. From "
-        f"{number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured spread."
+        f"The compared sets are assumed to have {number} {what} with normally distributed values of the same spread. "
+        f"From {number} {what} the true spread is known only to be {low:.1f} to {high:.1f} times the measured spread."
     )
 
 

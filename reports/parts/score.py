@@ -46,7 +46,7 @@ _VERIFICATION: dict[Standing, str | None] = {
     "own": OWN,
     "unknown": OWN,
     "unverified": "unverified: result not verified by MLCommons Association",
-    "published": "verification by MLCommons is not known here",
+    "published": "it is not known whether MLCommons verified the result",
 }
 
 

@@ -142,10 +142,12 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
     if sweep.is_of_runs:
-        others = "All other times, samples and samples/s are geometric means of the runs that converged"
+        others = "Apart from the score, times, samples and samples/s are geometric means of the runs that converged"
         means = f"The score is the Olympic mean of the times to train. {others}"
-        of_grid = " Those of times and samples are also widened by the distance between two evaluations "
-        of_grid += f"({AT_LEAST_NAME}s)."
+        of_grid = (
+            f" The {AT_LEAST_NAME}s of times and samples are also widened by the distance between two "
+            "evaluations, divided by the number of runs."
+        )
     notes = [f"{means}; the intervals of these means are Student's t on the logarithms.{of_grid}"]
     if any(row.comparison for row in sweep.rows):
         notes.append(
@@ -154,7 +156,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         )
     if not sweep.is_of_runs:
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
-        notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target or has a score.")
+        notes.append(f"Throughput over {steps} after a warm-up; no run trained to a target, so there is no score.")
         if any(row.data_kind in ("made_up", "synthetic") for row in sweep.rows):
             notes.append(
                 "The data was synthetic and in memory, so times exclude reading input. Ids follow a power law."

@@ -34,7 +34,7 @@ to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
 """Owner of a result's benchmark, and verification status: under an official MLPerf name, a result is unverified where
-this harness made its logs, else published; whether MLCommons has verified a published result is not known here."""
+this harness made its logs, else published; whether MLCommons has verified a published result is not known."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",

@@ -224,7 +224,7 @@ def judge_epochs(
     digits = 4 if unit == "epochs" else 0
     reason = (
         f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {point.global_batch_size}; "
-        f"at least {limit:.{digits}f} {unit} are acceptable"
+        f"a mean below {limit:.{digits}f} {unit} is not accepted"
     )
     status: RcpStatus = "passed" if mean >= limit else "missing" if how == "smallest" else "failed"
     if status == "passed":
@@ -297,7 +297,7 @@ def judge_convergence(
         share = failing_share(point.epochs, benchmark.score.num_runs, point.mean / point.max_speedup)
         found = replace(
             found,
-            reason=f"{found.reason}; {failing_words(share)}",
+            reason=f"{found.reason}; {failing_words(share)} for a set as fast as the reference",
             failing_share=share,
             chance=chance_of(found.mean_epochs, len(epochs), point, _step(benchmark, batch_size)),
         )

@@ -119,8 +119,8 @@ class SuiteFacts:
 
 
 _FAMILY = (
-    f"Verdicts are at Holm's levels over all benchmarks of the suite: if base and new do not differ, at most "
-    f"{percent(1 - CONFIDENCE, 0)} of suites have any verdict of a difference."
+    "Verdicts use significance levels adjusted by Holm's method over all benchmarks of the suite: if base and new do "
+    f"not differ, at most {percent(1 - CONFIDENCE, 0)} of suites show a difference in any benchmark."
 )
 _INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
 
@@ -239,7 +239,8 @@ def _brief_ratio(facts: SuiteFacts) -> str:
 
 def _mean_words(facts: SuiteFacts) -> str:
     only = (
-        " Each benchmark has equal weight. The mean is of this suite's benchmarks alone, and is not an MLPerf score."
+        " Each benchmark has equal weight in the mean. The mean is of this suite's benchmarks alone, and is not an "
+        "MLPerf score."
     )
     return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
 

@@ -42,7 +42,7 @@ def detail_words(group: Sequence[Result]) -> str:
         return ""
     more = len(shown) - MOST_DETAILED
     also = f" and for {plural(more, 'INVALID one')} after them" if more else ""
-    return f"Shown for the first {MOST_DETAILED} configurations{also}."
+    return f"Details are shown for the first {MOST_DETAILED} configurations{also}."
 
 
 def detail_note(group: Sequence[Result]) -> str:

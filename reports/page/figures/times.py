@@ -142,8 +142,8 @@ def strips_sentence(sets: Sequence[Result]) -> str:
     text = f"{plural(len(drawn), 'run')} of {plural(len(sets), 'configuration')}"
     text += f"; {failed} did not converge." if failed else ", all of which converged."
     if num_repeated:
-        verb = "is one" if num_repeated == 1 else "are runs"
-        text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn only there."
+        runs = "run is that" if num_repeated == 1 else "runs are those"
+        text += f" {num_repeated} more {runs} of an earlier configuration, submitted again, and drawn only with it."
     spreads = [spread for result in sets if (spread := _spread(result)) is not None]
     if not spreads:
         return text

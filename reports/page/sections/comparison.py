@@ -109,7 +109,7 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
     counts = Counter(comparison.verdict for comparison in comparisons)
     text = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
     drawn = f" Drawn are the first {MAX_BARS}; the comparison table has all." if len(comparisons) > MAX_BARS else ""
-    return f"Against {baseline}: {text}.{drawn}"
+    return f"Against '{baseline}': {text}.{drawn}"
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
@@ -126,7 +126,7 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
         panels,
         id_=id_,
         title=title,
-        description=lead or f"Against {baseline}.",
+        description=lead or f"Against '{baseline}'.",
         interval_name=interval_name(comparisons),
     )
     return Chart(figure=figure, lead=lead, table_note="The comparison table lists the ratios of this chart.")
@@ -143,11 +143,11 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         for comparison in comparisons
     ]
     text = " ".join(map(_sentence, comparisons[:MAX_WHOLE]))
-    title, about = "Causes of the difference", f"Effects on the time against {baseline}. {text}"
+    title, about = "Causes of the difference", f"Effects on the time against '{baseline}'. {text}"
     name = interval_name(comparisons)
     return Chart(
         figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
-        table_note=f"Ratios to {baseline}; above 1× is slower. The factors' bars add up to the bar of the time to "
+        table_note=f"Ratios to '{baseline}'; above 1× is slower. The factors' bars add up to the bar of the time to "
         "train, because the axis is logarithmic. The comparison table lists the ratios of this chart.",
     )
 
@@ -198,7 +198,8 @@ def comparison_section(baseline: Result, comparisons: Sequence[Comparison], id_:
 def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> PageSection:
     places = _explained(["new" in entry.invalid_sides for entry in comparisons])
     explained = {entry.new for place, entry in enumerate(comparisons) if place in places}
-    blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over converged runs, relative to {baseline}.")]
+    lead = f"Ratios are of geometric means over converged runs, relative to those of the baseline '{baseline}'."
+    blocks: list[Block] = [Prose(text=lead)]
     if len(comparisons) <= MAX_WHOLE:
         blocks.append(_table(comparisons, f"{id_}-comparison-table", explained, whole_only=False))
     else:

@@ -53,7 +53,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     and notes."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may have several quantities
-    lead = "A measurement: nothing was trained to a target, so nothing here is a time to train or a score."
+    lead = "A measurement: no run trained to a target, so no number of this section is a time to train or a score."
     named = distinct(measured)
     comparisons = _compare(named)
     shown = _page_columns(kind, named)

@@ -14,7 +14,7 @@ from reports.text.formatting import printable
 from rules.records.kept.published import PublishedResult, PublishedTable
 
 HEADING = "Where it would stand among published results"
-_WORDS = {"dot-counted": "a published result", "mean": "this one"}
+_WORDS = {"dot-counted": "a published result", "mean": "this result"}
 
 
 def published_section(group: Sequence[Result], table: PublishedTable | None, id_: str) -> PageSection | None:

@@ -160,17 +160,22 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
         mean, reference, fewest = (converged(amount, found.unit) for amount in amounts)
         text = (
             f"Convergence test {found.status}: the runs need {mean} {found.unit} (Olympic mean), the reference "
-            f"{reference}; at least {fewest} are acceptable."
+            f"{reference}; a mean below {fewest} is not accepted."
         )
         if found.failing_share is not None:
             error = failing_words(found.failing_share)
-            text += f" This test's error, for sets drawn from the reference's own runs: {error}."
-        return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for this." if member.is_scaled else "")
+            text += f" The convergence test of sets drawn from the reference's own runs: {error}."
+        if not member.is_scaled:
+            return text
+        factor, why = f"{member.score.rcp_factor:.4f}", "because the runs converge faster than the reference's mean"
+        return f"{text} The score is scaled by {factor}, {why}."
     tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(result.is_scaled for result, _ in judged)
     sets = plural(len(tested), "tested set")
-    text = f"{passed} of {sets} passed the test, which fails sets that converge too fast." if tested else ""
+    text = (
+        f"{passed} of {sets} passed the convergence test, which fails sets that converge too fast." if tested else ""
+    )
     verb = "is" if scaled == 1 else "are"
     if scaled:
         text += f" {plural(scaled, 'score')} {verb} scaled, as the runs converge faster than the reference's mean."

@@ -24,7 +24,7 @@ def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
     )
     hidden = len(remarks) - MAX_WARNINGS
-    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more remarks like these."] if hidden > 0 else []))
+    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more remarks are not listed."] if hidden > 0 else []))
 
 
 def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
@@ -83,7 +83,8 @@ def _warnings(result: Result) -> tuple[str, ...]:
     found = []
     for label, number in Counter(run.repeats for run in result.runs if run.repeats).items():
         found.append(
-            f"{number} of the set's {plural(len(result.runs), 'run')} are those of {label}, and drawn only there."
+            f"{number} of the set's {plural(len(result.runs), 'run')} are those of {label}, and drawn only with that "
+            "set."
         )
     if result.score.score_s is None:
         found.append(f"No score: {printable(result.score.no_score_reason or 'the runs do not make one')}.")

@@ -202,7 +202,7 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     outcomes = Counter(row.opinion.outcome for row in asked).most_common()
     text = ", ".join(f"{number} {outcome}" for outcome, number in outcomes)
     differing = sum(row.ours != row.opinion.outcome for row in asked)
-    agreement = f"dlrmbench's verdict differs on {differing or 'none'} of these logs."
+    agreement = f"dlrmbench's verdict differs on {differing or 'none'} of the logs."
     tool = names(list(dict.fromkeys(f"{row.opinion.tool}, ruleset {row.opinion.ruleset}" for row in asked)))
     summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {text}. {agreement}", kind="note")
     worth = [row for row in asked if row.ours != row.opinion.outcome or row.opinion.messages]

@@ -56,7 +56,7 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     """Return the section with one table of all runs if that has at most MAX_ROWS rows or only one configuration, else
     with a folded table per configuration."""
     shown = detailed(group)
-    lead = "All runs started are listed, failed and interrupted ones, too."
+    lead = "All started runs are listed, also failed and interrupted ones."
     if words := detail_words(group):
         lead = f"{words} Every run of these configurations is listed, also those that failed or were interrupted."
     cleared = {run.log.cache_clear for result in group for run in result.runs}

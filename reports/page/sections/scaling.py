@@ -163,12 +163,12 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     line = lines[0]
     last = line.sets[-1]
     text = f"{percent(_ScalingPoint(line, last).efficiency, 0)} efficiency on {plural(last.num_ranks, 'rank')}"
-    several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
+    several = f" This efficiency is that of the first of {len(lines)} lines." if len(lines) > 1 else ""
     return (
         f"{text}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
-        f"smallest world ({plural(line.sets[0].num_ranks, 'rank')}).{several} All values are measured, geometric "
-        "means over the runs that reached the target. Lines are named by the exchange of embeddings and gradients, "
-        "the sharding, the batch and, on CPUs, the threads that all of a line have alike."
+        f"smallest world ({plural(line.sets[0].num_ranks, 'rank')}).{several} All values are measured: geometric "
+        "means over the runs that reached the target. A line is named by what its configurations have in common: the "
+        "exchange of embeddings and gradients, the sharding, the batch and, on CPUs, the threads."
     )
 
 
@@ -223,7 +223,7 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
     first = family[0]
     lead = (
         f"{plural(first.num_ranks, 'rank')}, sharding {printable(first.sharding, 40)}. {_cost_words(family)} "
-        "The link is measured after each run, between rank 0 and the last."
+        "The link is measured after each run, between rank 0 and the last rank."
     )
     title = "Time to train by exchange over link speed"
     panel = scaling_panel(

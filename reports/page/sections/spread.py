@@ -38,14 +38,14 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
         if noise.time or noise.throughput:
             blocks.append(_table_of_one(result, noise, id_))
     else:
-        text = "Each set's spread of times by cause, and the difference detectable between two sets like it."
+        text = "The spread of each set's times by cause, and the detectable difference between two sets like each."
         blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, tolerances)))
 
 
 def _elsewhere(group: Sequence[Result]) -> str:
     words = detail_words(group)
-    return f"{words} 'dlrmbench score PATH' has these numbers for all." if words else ""
+    return f"{words} 'dlrmbench score PATH' has the detectable differences of all." if words else ""
 
 
 def _lead(result: Result, noise: Noise) -> str:
@@ -55,12 +55,13 @@ def _lead(result: Result, noise: Noise) -> str:
         texts.append(f"Causes of the spread of the times to train (CV {varies}): {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
-        told = turns_text(noise.time, "95 % range ")
-        in_turns = "" if turns is None else f", and {told} if measured alternately (A/B) with shared seeds"
         texts.append(
             f"The detectable difference in time to train ({POWER}) between two sets of {noise.num_runs} runs like "
-            f"these is {size_text(noise.time.apart)} if one is measured after the other{in_turns}."
+            f"these is {size_text(noise.time.apart)} if one set is measured after the other."
         )
+        if turns is not None:
+            told = turns_text(noise.time, "95 % range ")
+            texts.append(f"If runs alternate (A/B) with shared seeds, the detectable difference is {told}.")
     elif noise.num_runs < MIN_RUNS:
         reached = f"{noise.num_runs} of {plural(len(result.runs), 'run')} reached the target"
         texts.append(f"{reached}; a verdict takes at least {MIN_RUNS} on each side.")
@@ -124,7 +125,7 @@ def _notes(found: Sequence[_SetNoise], tolerances: Sequence[DriftTolerance]) -> 
     notes = []
     few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
-        text = f"A verdict takes at least {MIN_RUNS} runs that reached the target on each side. Fewer have"
+        text = f"A verdict takes at least {MIN_RUNS} runs on each side that reached the target. Fewer such runs have"
         notes.append(f"{text} {names(few, _MAX_NAMES)}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
     if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):

@@ -55,8 +55,8 @@ def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...
     caption = "Reference systems that measured the same configuration"
     table = table_of(standings, columns, id_=f"{id_}-table", caption=caption)
     note = (
-        "The two machines were measured hours or months apart. Within the tolerance a difference may be drift, so "
-        "none is shown there."
+        "This machine and a reference system were measured hours or months apart, so a difference within the "
+        "tolerance may be drift, and counts as none."
     )
     return (Chart(figure=figure, lead=lead, table=table), Prose(text=note, kind="note"))
 

@@ -151,7 +151,9 @@ def _compared(sets: Sequence[Result], entries: Sequence[Entries], title: str, id
             caption = f"{title}: {plural(len(differing), 'difference')}"
             blocks.append(_differences(sets, entries, differing, caption, id_))
         else:
-            blocks.append(Prose(text=f"{title}: all sets have the same {plural(len(keys), 'value')}."))
+            are = "is" if len(keys) == 1 else "are"
+            text = f"{title}: the {plural(len(keys), 'recorded value')} {are} the same in all sets."
+            blocks.append(Prose(text=text))
     if alike or empty:
         table = _alike(shared, alike, empty, title, f"{id_}-alike")
         words = f"{title}: {plural(len(alike), 'value')}" + (", the same in all sets" if len(sets) > 1 else "")

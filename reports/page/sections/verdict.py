@@ -57,8 +57,9 @@ _DIVISIONS = {
 """Explanations of MLPerf's divisions Closed and Open, printed after the division's name."""
 _ORDERS: dict[Order, str] = {
     "files": "Rows are in the order of the files, which is not a ranking.",
-    "score": "Rows are in the order of their scores, as was asked for, INVALID sets after the others and sets "
-    "without a score last, which is not a ranking. Scores may differ by chance; intervals and comparison say more.",
+    "score": "Rows are in the order of their scores, as was asked for; INVALID sets follow the others, and "
+    "sets without a score are last. The order is not a ranking: scores may differ by chance, and the intervals and "
+    "the comparison say more.",
 }
 _COMPARING = (
     " By MLCommons' messaging guidelines, whoever compares MLPerf® results names every difference in version, "
@@ -355,10 +356,10 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     notes = []
     if any(result.interval for result in group):
         notes.append(
-            f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
-            "widened by the distance between two evaluations. The interval contains the true mean in 95 % of sets "
-            f"with continuous times, and in at least {percent(AT_LEAST, 0)} of sets with only a few, skewed times. "
-            "Runs are assumed to be independent; drift from hour to hour is not included."
+            f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs. The interval contains the true "
+            f"mean in 95 % of sets whose times can take any value, and in at least {percent(AT_LEAST, 0)} of sets "
+            "whose times take only a few values and are skewed. The intervals assume independent runs, and leave out "
+            "drift from hour to hour."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. The usual interval is too short for a set whose runs "
@@ -368,7 +369,7 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     ]
     if any(result.score.olympic_mean_s is not None and result.interval is None for result in group):
         few = f"fewer than {MIN_RUNS} runs exist"
-        notes.append(f"No interval where a run did not converge or {few}: an infinite time has no mean.")
+        notes.append(f"A set has no interval if a run did not converge or {few}: an infinite time has no mean.")
     if any(systems_differ(group[0], other) for other in group[1:]):
         notes.append(ONE_SYSTEM)
     if len(group) > 1:

@@ -92,8 +92,8 @@ def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: 
     ]
     notes += [f"{name} is on a chart of its own: {why}." for name, why in others]
     notes.append(
-        "Quality is measured, after the same number of samples; FLOP are computed, of matrix products, two per "
-        "multiply-add; the law is fitted, and says nothing beyond its range."
+        "Quality is measured, after the same number of samples for all models. FLOP are computed: those of matrix "
+        "products, two per multiply-add. A law is fitted, and says nothing beyond its range of FLOP."
     )
     names = "" if is_only else f": {', '.join(law.name for law in laws)}"
     return PageSection(
@@ -135,7 +135,7 @@ def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
-        return "The sizes of these models share no range of training FLOP, so nothing is matched."
+        return "The models' ranges of training FLOP do not all overlap, so the models are not compared."
     (best, _), *others = match.values.items()
     words = ", ".join(f"{name} {value:.4f}" for name, value in match.values.items())
     worse = [name for name, _ in others if (gap := match.gaps[name]) and gap[0] > 0]

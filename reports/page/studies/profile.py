@@ -117,6 +117,6 @@ def _roofline_lead(record: ProfileRecord) -> str:
         return "FLOP/s over FLOP per byte, below the measured ceilings of compute and memory."
     side = "compute" if work >= ridge else "memory"
     return (
-        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g}, so {side} would "
-        "bound a step without overhead."
+        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g} FLOP per byte, so "
+        f"{side} would bound a step without overhead."
     )

@@ -44,7 +44,8 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     axes = " × ".join(f"{printable(key)} ({plural(len(values), 'value')})" for key, values in sweep.axes)
     lead = (
         f"{plural(len(sweep.rows), 'configuration')} over {axes}: {'all' if done == len(sweep.rows) else done} "
-        f"measured{f', {failed} failed' if failed else ''}. Their runs are interleaved in time and share seeds."
+        f"measured{f', {failed} failed' if failed else ''}. Runs of different configurations are interleaved in time "
+        "and share seeds."
     )
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (

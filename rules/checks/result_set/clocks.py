@@ -61,8 +61,8 @@ def is_launched(subject: SetSubject) -> bool:
 @rule(
     "RS121",
     "a run must not be longer by an independent clock than by its log",
-    source="no rule of MLPerf; a run is started by a process that runs no code of the user's and stamps, "
-    "by its own clock, when run_start and run_stop reach it",
+    source="a rule of dlrmbench, not of MLPerf: a run is started by a process that runs no code of the user's and "
+    "stamps, by its own clock, when run_start and run_stop reach it",
     remedy="A run's clock is not changed: run again, with an implementation that leaves the clock alone.",
     applies=_has_observed,
 )
@@ -200,7 +200,8 @@ def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS134",
     "no start-up file of Python should run in a run's process",
-    source="no rule of MLPerf; docs.python.org, module site; this harness lists the files in each run.json",
+    source="a rule of dlrmbench, not of MLPerf, based on each run.json, which lists start-up files; "
+    "docs.python.org, module site",
     remedy="Look at what the start-up files do, or run without them: python -I -m venv, an empty PYTHONPATH.",
     severity="info",
     applies=has_records,

@@ -35,7 +35,7 @@ def _has_set_record(subject: SetSubject) -> str | None:
 @rule(
     "RS122",
     "the records of a set must agree with each other and with the logs",
-    source="no rule of MLPerf; this harness writes extra/run_set.json, systems/<system>.json and a run.json per run",
+    source="a rule of dlrmbench, not of MLPerf, based on run_set.json, systems/<system>.json and each run.json",
     remedy="Records are never edited: restore what the harness wrote, or make a new set.",
     severity="warning",
     applies=_has_set_record,
@@ -142,7 +142,7 @@ def _names_code(subject: SetSubject) -> str | None:
 @rule(
     "RS123",
     "the code that trained should be the harness's own",
-    source="no rule of MLPerf; this harness logs the implementation, and the model's file where there is one",
+    source="a rule of dlrmbench, not of MLPerf, based on the logged implementation and file of the model",
     remedy="Nothing; whoever reviews the result reads the code that trained, whose digest is in the log.",
     severity="info",
     applies=_names_code,

@@ -30,7 +30,7 @@ _MAX_FOLDER = 1000
 @rule(
     "RS118",
     "the dataset that a run read must be the one that its log names",
-    source="no rule of MLPerf; this harness records in run.json the sha256 of the files that a run had open",
+    source="a rule of dlrmbench, not of MLPerf, based on run.json, which has the sha256 of files that a run opened",
     remedy=_AGAIN.format(folder="DIR"),
     applies=has_records,
 )
@@ -149,7 +149,7 @@ def _is_own(subject: SetSubject) -> str | None:
 @rule(
     "RS119",
     "the set must have the records of its runs, in extra/",
-    source="no rule of MLPerf; this harness writes extra/run_<i>/attempt_<k>/run.json for every run",
+    source="a rule of dlrmbench, not of MLPerf, based on extra/run_<i>/attempt_<k>/run.json of each run",
     remedy="Ask for the run set as it was made, with its extra/; logs alone can be changed without a trace.",
     severity="warning",
     applies=_is_own,

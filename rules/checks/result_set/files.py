@@ -100,7 +100,7 @@ def _is_run_set(subject: SetSubject) -> str | None:
 @rule(
     "RS111",
     "extra/definition.toml must be the definition that the runs used",
-    source="no rule of MLPerf; this harness copies the definition beside every set",
+    source="a rule of dlrmbench, not of MLPerf, based on the definition's copy beside every set",
     remedy="Restore extra/definition.toml, or run again.",
     applies=_is_run_set,
 )
@@ -131,7 +131,7 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS112",
     "the set's extra/run_set.json must be complete and readable",
-    source="no rule of MLPerf; this harness writes extra/run_set.json beside every set",
+    source="a rule of dlrmbench, not of MLPerf, based on extra/run_set.json of every set",
     remedy="Restore extra/run_set.json; without it nobody knows how the runs were configured.",
     severity="warning",
     applies=_is_run_set,

@@ -19,8 +19,8 @@ def _published_form(subject: SetSubject) -> str | None:
 @rule(
     "TI111",
     "no run may train clearly faster per epoch than the others of its set",
-    source="no rule of MLPerf; of 900 published runs of rounds 3.0 to 5.1, 898 take per epoch at most "
-    "1.8 % less than their set's median",
+    source="a rule of dlrmbench, not of MLPerf: of 900 published runs of rounds 3.0 to 5.1, 898 take per epoch at "
+    "most 1.8 % less than their set's median",
     remedy="Ask for the log as it was written, and for the hardware that this run was made on.",
     severity="info",
     applies=_published_form,

@@ -42,7 +42,7 @@ def _of_a_pair(subject: SetSubject) -> str | None:
 @rule(
     "RS120",
     "runs of two sets measured as a pair must alternate",
-    source="no rule of MLPerf; this harness writes experiment.json beside sets that 'run --beside' makes alternately",
+    source="a rule of dlrmbench, not of MLPerf, based on experiment.json beside sets that 'run --beside' makes",
     remedy="Compare the two sets as measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",
     applies=_of_a_pair,

@@ -46,7 +46,7 @@ def has_records(subject: SetSubject) -> str | None:
 @rule(
     "RS116",
     "the log must agree with the run's record (run.json)",
-    source="no rule of MLPerf; this harness writes extra/run_<i>/attempt_<k>/run.json beside every log",
+    source="a rule of dlrmbench, not of MLPerf, based on extra/run_<i>/attempt_<k>/run.json of each log",
     remedy="Logs are never edited: restore what the run wrote, or run again.",
     applies=has_records,
 )

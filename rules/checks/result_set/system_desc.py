@@ -282,8 +282,8 @@ def name_matches(subject: SetSubject) -> Iterator[Problem]:
 @_rule(
     "SY111",
     "the system description must state as many nodes as the logs name",
-    source="no rule of MLPerf; of 139 published sets whose submission_platform begins with a number, "
-    "it is number_of_nodes in all",
+    source="a rule of dlrmbench, not of MLPerf: of 139 published sets whose submission_platform begins with a "
+    "number, it is number_of_nodes in all",
     remedy="Look whether the description is that of the system that ran, and correct number_of_nodes where it is.",
     severity="warning",
     requires={"SY101", "SY102"},

@@ -193,7 +193,7 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "HP106",
     "opt_name must be read from the optimizer that trained",
-    source="no rule of MLPerf; this harness names in opt_name the optimizers that an implementation shows",
+    source="a rule of dlrmbench, not of MLPerf, based on the optimizers that dlrmbench writes to opt_name",
     remedy="Keep the optimizers in the implementation's attribute `optimizers`; a bare claim cannot be verified.",
     severity="warning",
     requires={"ST101"},

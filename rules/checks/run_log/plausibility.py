@@ -13,7 +13,7 @@ from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
 from rules.scoring.results import count_epochs_trained, evaluations_inside_run
 
-_PUBLISHED = "no rule of MLPerf; of {} published logs of rounds 3.0 to 5.1, {}"
+_PUBLISHED = "a rule of dlrmbench, not of MLPerf: of {} published logs of rounds 3.0 to 5.1, {}"
 _THROUGHPUT_TOLERANCE = 0.02
 _OF_EVALUATION = (keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _RUN = (keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY)

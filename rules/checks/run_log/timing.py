@@ -28,7 +28,7 @@ _METHOD_CHARS = 240
 @rule(
     "TI101",
     "time stamps of a log must not run backwards",
-    source="no rule of MLPerf; dlrmbench takes time stamps from a monotonic clock",
+    source="a rule of dlrmbench, not of MLPerf: time stamps come from a monotonic clock",
     remedy="Keep the lines in the order in which they were written; take stamps from one monotonic clock.",
     requires={"ST101"},
 )

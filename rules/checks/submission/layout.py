@@ -325,7 +325,7 @@ def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
 @rule(
     "SU113",
     "the submission must be small enough to be read in full",
-    source="no rule of MLPerf; a bound of this tool",
+    source="a rule of dlrmbench, not of MLPerf: a bound of this tool",
     remedy="Check a smaller directory, such as results/ alone.",
     severity="warning",
 )

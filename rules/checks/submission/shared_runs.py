@@ -171,7 +171,8 @@ def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
 @rule(
     "RO103",
     "no organisation may submit under two names",
-    source="no rule of MLPerf; two directories whose names differ in case or punctuation only are one organisation's",
+    source="a rule of dlrmbench, not of MLPerf: two directories whose names differ in case or "
+    "punctuation only are one organisation's",
     remedy="Merge the directories of the organisation.",
     severity="warning",
 )

@@ -149,7 +149,7 @@ def test_an_official_result_stands_among_the_others_of_its_benchmark(
     text = " ".join(out.split())
     assert code == 0, err
     minutes = next(iter(scores_of(command, ann).values()))["score_s"] / 60
-    assert f"{minutes:.2f} minutes (verification not known here) would be number 2 of 3" in text
+    assert f"{minutes:.2f} minutes (MLCommons verification unknown) would be number 2 of 3" in text
     assert "2 published results of dlrm_dcnv2, closed, round 5.1, by time to train" in text
     assert "by accelerator-minutes (derived: 8 accelerators), number 1 of 2" in text, (
         "8 against 64 of twice the speed"

@@ -50,11 +50,11 @@ def test_the_baseline_is_the_first_or_the_one_named(inside: Command, results: Pa
     write_run_set(results / "other", runs=make_runs(load_benchmark("dlrm_tiny"), throughput=15_000.0))
     page = results.parent / "report.html"
     assert inside("report", results).returncode == 0
-    assert "Ratios to other; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to &#39;other&#39;; above 1× is slower" in page.read_text(encoding="utf-8")
     assert inside("report", results, "--baseline", "set").returncode == 0
-    assert "Ratios to set; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to &#39;set&#39;; above 1× is slower" in page.read_text(encoding="utf-8")
     assert inside("report", results, "--baseline", "OTHER").returncode == 0
-    assert "Ratios to other; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert "Ratios to &#39;other&#39;; above 1× is slower" in page.read_text(encoding="utf-8")
     done = inside("report", results, "--baseline", "oter")
     assert done.returncode == 2
     assert "--baseline oter: is no configuration here. Did you mean 'other'?" in done.stderr
@@ -100,7 +100,7 @@ def test_throughput_alone_is_shown_as_such(inside: Command, results: Path) -> No
         done = inside("report", *paths)
         assert done.returncode == 0, done.stderr
         page = (results.parent / "report.html").read_text(encoding="utf-8")
-        assert "nothing here is a time to train or a score" in page
+        assert "no number of this section is a time to train or a score" in page
         rates = [one["num_samples"] / one["duration_s"] for one in processes]
         assert f"{statistics.geometric_mean(rates):,.0f}" in page
     assert "trained to AUC" in page

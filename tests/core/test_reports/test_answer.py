@@ -176,7 +176,7 @@ def test_of_published_results_the_invalid_ones_are_said_to_be_so_here_and_by_whi
         pytest.param(
             {"A": 10, "B": 10},
             "2 configurations of dlrm_dcnv2, in 3,244.033 min (A · example) and 3,244.033 min (B · example), "
-            "verification not known here: both VALID by the rules",
+            "MLCommons verification unknown: both VALID by the rules",
             marks=pytest.mark.slow,
         ),
         ({"A": 10, "B": 10, "C": 3}, "3 configurations of dlrm_dcnv2: 2 VALID, 1 INCOMPLETE here: 3 of 10 logs"),

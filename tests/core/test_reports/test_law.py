@@ -162,7 +162,7 @@ def test_laws_whose_ranges_do_not_meet_are_drawn_and_not_matched() -> None:
     sizes = tuple(replace(size, training_flop=size.training_flop * 1e3) for size in far.law.sizes)
     fitted = replace(far.law.fitted, low=far.law.fitted.low * 1e3, high=far.law.fitted.high * 1e3)
     (section,) = law_sections([near, replace(far, law=replace(far.law, sizes=sizes, fitted=fitted))])
-    assert "share no range" in str(chart_of(section).lead)
+    assert "do not all overlap" in str(chart_of(section).lead)
     assert not any(isinstance(block, Table) and block.id.endswith("-matched") for block in section.blocks)
 
 

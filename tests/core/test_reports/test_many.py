@@ -83,7 +83,9 @@ def test_what_is_invalid_comes_first(page: Page) -> None:
 def test_the_page_says_what_is_elsewhere_and_there_it_is(sets: tuple[Result, ...], page: Page) -> None:
     assert page.html.index("configurations has its row. Runs,") < page.html.index('id="group1-verdicts"')
     assert "'dlrmbench report PATH --format json' has runs and evaluations of all" in page.text
-    assert page.text.count("Shown for the first 12 configurations and for 2 INVALID ones after them.") >= 4
+    assert (
+        page.text.count("Details are shown for the first 12 configurations and for 2 INVALID ones after them.") >= 4
+    )
     members = json.loads(export_json(sets))["configurations"]
     assert [len(member["runs"]) for member in members] == [len(result.runs) for result in sets]
     assert all(run["evaluations"]["quality"] for member in members for run in member["runs"])

@@ -170,12 +170,13 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     text = section(tmp_path)
     assert "convergence 100 %, speed <1 %, evaluation and overhead <1 %." in text
     ranged = turns_text(noise.time, "95 % range ")
-    assert f"{apart} if one is measured after the other, and {ranged} if measured alternately (A/B)" in text
+    assert f"is {apart} if one set is measured after the other." in text
+    assert f"If runs alternate (A/B) with shared seeds, the detectable difference is {ranged}." in text
     assert f"Time to train {apart} {turns}" in text
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
         "Holm's levels",
-        "drift of the system's speed: 20 % (assumed: fewer than 3 sets",
+        "the larger of twice the spread of speed within a set and 20 % (assumed: fewer than 3 sets",
         "normal",
         "0.6 to 2.9 times the measured spread",
         "equal seeds are assumed to need the same number of samples",
@@ -188,7 +189,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     for name, runs in (("whole", make_runs(TINY)), ("failing", failing), ("few", make_runs(TINY, 3))):
         write_run_set(tmp_path / name, runs=runs)
     text = section(tmp_path)
-    assert "each side. Fewer have failing (4), few (3)." in text
+    assert "each side that reached the target. Fewer such runs have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
     markdown = render_report(ReportContent(results=gather([tmp_path], second_opinion=False)), output_format="md")
     assert "| whole (5 runs) | " in markdown and "drift of the system's speed" in markdown
@@ -339,7 +340,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
     assert (
-        "at least 0.001: no verdict counts smaller effects" in text
+        "stated below 0.001 AUC, since verdicts ignore smaller effects" in text
         and "where a seed affects both processes of a pair alike" in text
     )
 
@@ -357,7 +358,7 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
-    assert "drift of the system's speed: 20 % (assumed" in text
+    assert "spread of speed within a set and 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 

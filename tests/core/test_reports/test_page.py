@@ -263,9 +263,9 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     ]
     page = Page(render_report(ReportContent(results=sets), now=NOW))
     assert "2 benchmarks, whose times must not be compared" in page.text
-    assert "Verification by MLCommons is not known here: no log says" in page.text
+    assert "It is not known whether MLCommons verified the result: no log says" in page.text
     for table in re.findall(r"<table.*?</table>", page.html, re.DOTALL):
-        assert not ("verification not known here" in table and ">tiny<" in table)
+        assert not ("MLCommons verification unknown" in table and ">tiny<" in table)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
         (True, "unverified", "Unverified: result not verified by MLCommons Association.", "Result not verified by"),
         (
             False,
-            "verification not known here",
-            "Verification by MLCommons is not known here.",
+            "MLCommons verification unknown",
+            "It is not known whether MLCommons verified the result.",
             "no log says whether its result has been through an MLPerf® review",
         ),
     ],
@@ -306,7 +306,10 @@ def test_own_and_published_scores_of_one_group_have_marks_of_their_own(tmp_path:
     gathered = ReportContent(results=gather([tmp_path], second_opinion=False))
     page = Page(render_report(gathered, now=NOW))
     assert "2 configurations of dlrm_dcnv2, unverified" not in page.text
-    assert "Own results are unverified; of published ones, verification by MLCommons is not known here." in page.text
+    assert (
+        "Own results are unverified; of published results it is not known whether MLCommons verified them."
+        in page.text
+    )
     assert "inconsistent with the MLPerf specification for verified results" in page.text
     cells = verdict_table(gathered.sets, "v").rows
     assert {row[0].text: "unverified" in row[2].sub for row in cells} == {"Org · example": False, "mine": True}
@@ -359,7 +362,7 @@ def test_the_page_stays_small(tmp_path: Path, num_sets: int, limit_bytes: int) -
 @needs_published_results
 def test_published_results_are_shown_with_their_published_scores() -> None:
     page = render(NVIDIA, CISCO)
-    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "not known here"):
+    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "not known whether"):
         assert words in page.text
     assert "Not in one table" not in page.text
 

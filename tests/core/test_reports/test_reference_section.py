@@ -64,6 +64,6 @@ def test_an_own_benchmarks_test_states_its_chance_of_a_false_alarm(num_evals: in
     assert (cell.text, f"{table.columns[place].help} {cell.sub}") == (convergence.status, words)
     assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
     reason = describe_score(result).rcp_reason
-    assert reason is not None and reason.endswith(f"; {words}")
+    assert reason is not None and reason.endswith(f"; {words} for a set as fast as the reference")
     warned = [finding.expected for finding in result.verdict.findings if finding.code == "RC101"]
     assert [expected is not None and expected.endswith(words) for expected in warned] == [True] * (num_evals == 4)

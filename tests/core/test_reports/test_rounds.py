@@ -140,7 +140,7 @@ def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_com
     ]
     assert rows == [result.label for result in in_order(sets, "score")]
     for words in (
-        "in the order of their scores, as was asked for, INVALID sets after the others",
+        "in the order of their scores, as was asked for; INVALID sets follow the others",
         "names every difference in version, division, category, verified or unverified status, and number of chips",
     ):
         assert words in page and words in text
@@ -165,13 +165,13 @@ def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[Result, ...], 
     assert chart is not None
     assert (dots(chart.figure.wide), dots(chart.figure.narrow)) == (300, 300)
     assert chart.lead.startswith(
-        "300 runs of 32 configurations, all of which converged. 20 more are runs of an earlier"
+        "300 runs of 32 configurations, all of which converged. 20 more runs are those of an earlier"
     )
     assert f"{INVALID_LABEL} (INVALID)" in chart.figure.wide
     assert page.html.count(f">{INVALID_LABEL} (INVALID)  ") == 2  # its score, wide and narrow
     named = re.findall(r"<text[^>]*>(NVIDIA[^<]*)</text>", chart.figure.wide)
     assert named == ["NVIDIA · tyche_ngpu8 · v5.0", "NVIDIA · tyche_ngpu64 · v5.0"]
-    words = "10 of the set's 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn only there."
+    words = "10 of the set's 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn only with that set."
     assert f"NVIDIA · tyche_ngpu8 · v5.1: {words}" in page.text
     overlaps = page.html.partition('id="group1-scores-table"')[2].partition("</table>")[0]
     assert overlaps.count("tyche_ngpu8 · v5.0") and "tyche_ngpu8 · v5.1" not in overlaps
@@ -185,7 +185,7 @@ def test_of_a_set_that_shares_a_run_the_others_are_drawn(rounds: Path, tmp_path:
     shown = with_repeats(gather([top], second_opinion=False))
     chart = runs_chart(shown, "c")
     assert chart is not None and dots(chart.figure.wide) == 19
-    assert "1 more is one of an earlier configuration" in chart.lead
+    assert "1 more run is that of an earlier configuration" in chart.lead
     (later,) = [result for result in shown if result.label.startswith("NVIDIA · tyche_ngpu64")]
     table = runs_table([later], "t")
     repeated = [row[0].text for row in table.rows if row[1].sub == "the same run as in NVIDIA · tyche_ngpu8"]

@@ -39,7 +39,7 @@ def test_what_is_hopeless_is_called_so_and_ranges_are_given() -> None:
         "too noisy to compare: only differences over 100 % would be found"
     )
     assert smallest_words(Smallest(apart=1.95, in_turns=0.05, in_turns_low=0.03, in_turns_high=math.inf)) == (
-        "over 100 % in a later set, 5.0 % (3.0 – over 100 %) alternately if this hour is usual (80 % power)"
+        "over 100 % in a later set, 5.0 % (3.0 % to over 100 %) alternately if this hour is usual (80 % power)"
     )
     assert turns_text(Smallest(apart=0.2, in_turns=0.031, in_turns_low=0.0305, in_turns_high=0.0308)) == (
         "3.1 % (3.0 – 3.1 %)"

@@ -227,7 +227,8 @@ def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_steady_
     assert facts["steady state"].startswith("would allow 125 queries/s (simulated): the VALID rate over 0.8, ")
     assert facts["spread"].startswith("96.0 – 104 queries/s: half of all runs of this length are VALID")
     assert facts["simulation"] == (
-        "allows 130 queries/s in steady state, 104 queries/s by LoadGen's rule (simulated); measured is 96.2 % of it"
+        "allows 130 queries/s in steady state, 104 queries/s by LoadGen's rule (simulated); the "
+        "measured rate is 96.2 % of the simulated rate by this rule"
     )
     assert "doubt" not in facts and served_answer([found]).startswith("here: 100")
 

@@ -94,7 +94,7 @@ ENDS = {
     "left_open": "no rate near the VALID one was INVALID in a run that nothing held up, so that the VALID rate may "
     "be far below the highest one",
     "invalid_below": "a run at a lower rate was INVALID, which LoadGen's rule for short runs does not explain",
-    "none_late": "no query was late, though some are in the simulation",
+    "none_late": "no query was late, though some are late in the simulation",
 }
 """Reasons why LoadGen's runs do not confirm the simulated steady state, by the code in the record."""
 
@@ -108,8 +108,9 @@ def _steady_state(served: ServedResult) -> str | None:
         return None
     if (steady_per_s := served.steady_per_s) is not None:
         return (
-            f"would allow {rate(steady_per_s)} (simulated): the VALID rate over {share:.3g}, the share of it that "
-            f"LoadGen's rule and arrivals allow in runs of {plural(queries, 'query', 'queries')}"
+            f"would allow {rate(steady_per_s)} (simulated): the VALID rate over {share:.3g}, the share of the "
+            "steady-state rate that LoadGen's rule and arrivals allow in runs of "
+            f"{plural(queries, 'query', 'queries')}"
         )
     ended = [end for process in processes if (end := process.steady_state_missing) is not None]
     if not ended:
@@ -121,11 +122,12 @@ def _steady_state(served: ServedResult) -> str | None:
 def _said(served: ServedResult) -> str:
     if (mean := served.mean("modelled_per_s")) is None:
         return "found no rate"
-    words = f"allows {rate(mean)} in steady state"
+    words, which = f"allows {rate(mean)} in steady state", "the simulated rate"
     share = served.mean("loadgen_share")
     if share is not None:
         words += f", {rate(mean * share)} by LoadGen's rule"
-    return f"{words} (simulated); measured is {percent(served.of_modelled)} of it"
+        which += " by this rule"
+    return f"{words} (simulated); the measured rate is {percent(served.of_modelled)} of {which}"
 
 
 def beside_words(served: ServedResult) -> str | None:
