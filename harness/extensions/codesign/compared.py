@@ -80,21 +80,20 @@ def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) 
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all searches"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
-    start = f"{first}, {plural(num_trials, 'valid point')}, {plural(len(gaps[first]), 'seed')}: {what}"
-    parts, is_better = [f"{start} {percent(median(gaps[first]))} above {than} (median)"], True
+    tried = f"{plural(num_trials, 'valid point')}, {plural(len(gaps[first]), 'seed')}"
+    saving = 1 - median(map(product := _product_of(searched), compared[first])) / product(searched.by_hand)
+    below = f"{percent(saving)} less than the baseline's"
+    below += " (published for other networks: 18 % and 40 %, Shi et al., 2020)" if first == "gp" else ""
+    start = f"With {first} ({tried}), the median {what} is {below} and"
+    parts, is_better = [f"{start} {percent(median(gaps[first]))} above {than}"], True
     for other in others:
         num_better, num_worse, p = _compare(gaps[first], gaps[other])
         is_better &= p < _LEVEL and num_better > num_worse
         signs = f"{first} better in {num_better}, worse in {num_worse}: p = {p:.2g}"
-        parts.append(f"{other} {percent(median(gaps[other]))} ({signs})")
-    product = _product_of(searched)
-    saving = 1 - median(map(product, compared[first])) / product(searched.by_hand)
-    said = f"{', '.join(parts)}; {percent(saving)} less than the baseline"
-    if first != "gp":
-        return f"{said}."
-    said += " (published for other networks: 18 % and 40 % less, Shi et al., 2020)."
+        parts.append(f"with {other} {percent(median(gaps[other]))} ({signs})")
+    said = f"{'; '.join(parts)}."
     claim = "a constrained Bayesian search finds better designs in as many trials"
-    return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others else said
+    return f"{said} {'Shown' if is_better else 'Not shown'} here: {claim}." if others and first == "gp" else said
 
 
 def table_compared(compared: Compared, searched: DesignOutcomes) -> StudyTable:

@@ -28,12 +28,16 @@ from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
 TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
 """Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
-_REMARK = (
-    "The model has a training step's matrix products and its forward pass's lookups, one after another. Each has the "
-    "tiling (within the largest tile) and loop order of best {objective}. Other work and leakage are left out. "
-    "'Hardware first' chooses hardware for the baseline's tile, then the tile; 'together' chooses both at once. A "
-    "design space is searched whole where that takes about a minute, else in part."
+_REMARKS = (
+    "The cost model counts the matrix products of a training step and the lookups of its forward pass, and assumes "
+    "that they run one after another. Each matrix product has the tiling and the loop order of least {objective}, "
+    "among tilings no larger than the design's largest tile. The cost model leaves out leakage and all work other "
+    "than matrix products and lookups.",
+    "The search 'hardware first' chooses hardware for the baseline's tile, then the tile for this hardware. The "
+    "search 'together' chooses hardware and tile at once. Both searches try all tilings of each matrix product. A "
+    "design space is searched whole where that takes about a minute, else in part.",
 )
+_ERROR = "largest error of a matrix product in blocks, as a share of the product's largest value"
 _DESIGNS: Columns = (
     ("Mode", None, "given"),
     ("PEs", None, "computed"),
@@ -119,11 +123,12 @@ def space_study(
         *((MODE_NAMES[mode], design) for mode in modes for design in best[mode]),
     ]
     findings = [] if compared is None else [say_compared(compared, searched, num_trials)]
-    findings += [say_gain(mode, searched) for mode in modes]
+    gains = [say_gain(mode, searched) for mode in modes]
+    findings += [each[0] for each in gains] + [finding for each in gains for finding in each[1:]]
     findings += [
         say_next(config.benchmark.name, array, searched, num_trials, again),
-        _REMARK.format(objective=OBJECTIVE_NAMES[objectives[0]]),
-        hold_against_published(searched, modes),
+        *(remark.format(objective=OBJECTIVE_NAMES[objectives[0]]) for remark in _REMARKS),
+        *hold_against_published(searched, modes),
     ]
     return make_study(
         "codesign", f"{config.benchmark.name} on {array.title.partition(',')[0]}: {answer(searched, modes)}",
@@ -138,7 +143,7 @@ def space_study(
                     *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value,
                                 unit=_UNITS.get(each.of), source="file", note=each.source)
                       for each in array.numbers)],
-        checks=[StudyCheck(name="largest error of a matrix product in blocks, as a share of its largest value",
+        checks=[StudyCheck(name=_ERROR,
                            expected=0.0, found=error, is_passed=error <= TOLERANCE)],
     )  # fmt: skip
 

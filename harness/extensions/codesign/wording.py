@@ -12,7 +12,8 @@ from rules.benchmarks.loader import shipped_names
 PUBLISHED_GAIN = (1.25, 1.44)
 """Lowest and highest speed-up, published in the abstract of HASCO (ISCA 2021), of searching hardware and tiles
 together over searching one after the other."""
-_GAIN, _SAVING = "1.25× to 1.44×, other kernels", "published: 18 % and 40 % less, other networks"
+_GAIN = "published for other kernels: 1.25× to 1.44×"
+_SAVING = "published for other networks: 18 % and 40 % below a design by hand"
 """Published figures in words: the speed-up of the paper HASCO, and the energy-delay product saved over a design by
 hand (Shi et al., 2020)."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
@@ -45,38 +46,44 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
     )
 
 
-def say_gain(mode: Mode, searched: DesignOutcomes) -> str:
-    """Say what a mode of search found: its best design in the first objective and that design's distance from the
-    optimum, the design of least energy-delay, and the numbers of points tried."""
+def say_gain(mode: Mode, searched: DesignOutcomes) -> list[str]:
+    """Say what a mode of search found, in one finding or two: its best design in the first objective, that design's
+    distance from the optimum, and the numbers of points tried; then, where energy is minimised, the energy of this
+    design, and the design of least energy-delay."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
-    first = find_best(best[mode], objectives)
-    took = duration(first.latency_s) if "latency_s" in objectives else f"{first.energy_j:.3g} J"
-    parts = [", ".join([f"a step takes {took} at best", *_say_gap(first, searched)])]
-    if mode == "joint" and "latency_s" in objectives:
+    first, name = find_best(best[mode], objectives), MODE_NAMES[mode]
+    is_timed = "latency_s" in objectives
+    which = "fastest design" if is_timed else "design of least energy"
+    took = duration(first.latency_s) if is_timed else f"{first.energy_j:.3g} J"
+    parts = [f"in the {which} found, a step takes {took}{_say_gap(first, searched)}"]
+    if mode == "joint" and is_timed:
         gain = find_gain(searched)
         than = "no faster than" if gain < _SHOWN_GAIN else f"{gain:.3f}× as fast as"
-        parts.append(f"The step is {than} with '{MODE_NAMES['separate']}' (published: {_GAIN})")
+        parts.append(f"With '{name}', a step is {than} with '{MODE_NAMES['separate']}' ({_GAIN})")
+    head = f"Search '{name}' (modelled):"
+    said = [f"{head} {'. '.join(parts)}. {capital(_say_tried(mode, searched))}."]
     if "energy_j" in objectives:
         least = min(best[mode], key=lambda design: design.energy_delay)
-        above = [f"energy-delay {_say_distance(first.energy_delay, by_hand.energy_delay)}"]
-        if "latency_s" in objectives:
-            above.insert(0, f"energy {_say_distance(first.energy_j, by_hand.energy_j)}")
-        said = f"{capital(' and '.join(above).replace(' ', ' is ', 1))} the baseline"
+        above = f"an energy-delay {_say_distance(first.energy_delay, by_hand.energy_delay)}"
+        if is_timed:
+            above = f"an energy {_say_distance(first.energy_j, by_hand.energy_j)} and {above}"
+        of_energy = f"the {which} has {above} the baseline's"
         if least is not first:
-            said += f". Energy-delay is least at {duration(least.latency_s)} a step"
-            said += f", {_say_distance(least.energy_delay, by_hand.energy_delay)} the baseline"
-        parts.append(f"{said} ({_SAVING})")
-    return f"Search '{MODE_NAMES[mode]}' (modelled): {'. '.join(parts)}. {capital(_say_tried(mode, searched))}."
+            of_energy += f". The least energy-delay is {_say_distance(least.energy_delay, by_hand.energy_delay)} the "
+            of_energy += f"baseline's, in a design that takes {duration(least.latency_s)} a step"
+        said.append(f"{head} {of_energy} ({_SAVING}).")
+    return said
 
 
-def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> list[str]:
-    """Say by what share a design's latency (energy where latency is not minimised) is above the optimum, as a list of
-    one clause; return an empty list where no optimum is known."""
+def _say_gap(first: ModelledDesign, searched: DesignOutcomes) -> str:
+    """Say by what share a design's latency (energy where latency is not minimised) is above the optimum, in a clause;
+    empty where no optimum is known."""
     if searched.optimum is None:
-        return []
+        return ""
     leading = _leading(searched.problem.objectives)
     (least,), (found,) = (find_best(of, leading).values(leading) for of in (searched.optimum, [first]))
-    return ["the optimum" if found <= least else f"{percent(found / least - 1)} above the optimum"]
+    above = "" if found <= least else f"{percent(found / least - 1)} above "
+    return f"; this is {above}the optimum of the design space"
 
 
 def _say_tried(mode: Mode, searched: DesignOutcomes) -> str:
@@ -85,7 +92,8 @@ def _say_tried(mode: Mode, searched: DesignOutcomes) -> str:
     else:
         assert searched.joint is not None
         said = _count(searched.joint)
-    return said if searched.optimum is not None else f"{said}; their distance from the optimum is unknown"
+    is_known = searched.optimum is not None
+    return said if is_known else f"{said}; the distance of the designs found from the optimum is unknown"
 
 
 def _count(found: SearchOutcome) -> str:
@@ -94,35 +102,40 @@ def _count(found: SearchOutcome) -> str:
     return f"all {plural(found.num_points, 'point')} tried, {found.num_valid:,} valid"
 
 
-def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
-    """Compare the designs found with published figures in a sentence, and say what causes the difference."""
+def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> list[str]:
+    """Compare the designs found with published figures, and say what causes the difference: a finding on the speed-up
+    and one on the energy-delay, where they were searched for."""
     objectives, best, parts = searched.problem.objectives, searched.best, list[str]()
     if "joint" in modes and "latency_s" in objectives:
         gain, (low, high) = find_gain(searched), PUBLISHED_GAIN
         where = "below" if gain < low else "above" if gain > high else "within"
-        separate, joint = (_name_array(searched.problem, find_best(best[mode], objectives)) for mode in _MODES)
+        limits = [
+            _say_limited(searched.problem, find_best(best[mode], objectives), MODE_NAMES[mode]) for mode in _MODES
+        ]
         tried = "" if searched.optimum is not None else " among points tried"
         parts.append(
-            f"the speed-up of {gain:.3f}×{tried} is {where} the published {low}× to {high}× (HASCO, ISCA 2021). Both "
-            f"searches here try all tilings of each product. DRAM traffic limits {separate} with "
-            f"'{MODE_NAMES['separate']}', and {joint} with '{MODE_NAMES['joint']}'"
+            f"The speed-up of 'together' over 'hardware first', {gain:.3f}×{tried}, is {where} the published {low}× "
+            f"to {high}× (HASCO, ISCA 2021). DRAM traffic is the limit for {limits[0]}, and for {limits[1]}."
         )
     if "energy_j" in objectives:
         parts.append(
-            "the published energy-delay (Shi et al., 2020) is of other networks: only the sign can be compared"
+            "The published energy-delay products (Shi et al., 2020) are of other networks, so only the direction of "
+            "a change (better or worse) can be compared, not its size."
         )
-    return f"{'. '.join(map(capital, parts)) or 'No published figure is of one objective in one mode'}."
+    return parts or ["No published figure is of a search by 'hardware first' for latency alone."]
 
 
-def _name_array(problem: DesignProblem, design: ModelledDesign) -> str:
-    """Say what share of a design's latency DRAM traffic limits, with the size of its PE array and scratchpad."""
+def _say_limited(problem: DesignProblem, design: ModelledDesign, search: str) -> str:
+    """Say what share of a design's latency DRAM traffic limits, with the search that found the design, and the size
+    of the design's PE array and scratchpad."""
     clock_hz, dram = problem.array.find("clock_hz"), problem.array.find("dram_bytes_per_s")
     moving_s = 0.0
     for nest in problem.nests:
         index, latency_s, _, cycles = find_tiling(nest, design.point, problem.array, problem.objectives[0])
         moving_s += latency_s if nest.dram_bytes[index] / dram > cycles / clock_hz else 0.0
     rows, columns, size, *_ = design.point.values()
-    return f"{percent(moving_s / design.latency_s)} of a step's time ({rows} x {columns} PEs, {size / 1024:g} KiB)"
+    array = f"{rows} x {columns} PEs, {size / 1024:g} KiB"
+    return f"{percent(moving_s / design.latency_s)} of a step's time in the fastest design of '{search}' ({array})"
 
 
 def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trials: int, again: str) -> str:
@@ -133,7 +146,7 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
     if array.title != find_space("pe_array").title or benchmark not in shipped_names():
         return "Next: search a space of more values, with --space FILE.toml."
     again = f"dlrmbench codesign {benchmark} --space pe_array_fine --by random --trials 200"
-    return f"Next, to search finer steps of the array: {again}"
+    return f"Next, to search the design space in finer steps: {again}"
 
 
 def find_gain(searched: DesignOutcomes) -> float:

@@ -93,7 +93,7 @@ def _head(every: Sequence[SetSeries], command: str) -> tuple[Fact, ...]:
 
 def _section(series: SetSeries, id_: str) -> PageSection:
     system = system_words(series.points[-1].result)
-    heading = f"{series.name}{f', system: {system}' if system else ''}"
+    heading = f"{series.name}, system '{system}'" if system else series.name
     words = partial(in_unit, unit=series.measure.unit)
     ticks = si if series.is_ratio and series.measure.unit != "s" else words
     lead = " ".join(change_sentence(series, change) for change in series.changes) or why_not_judged(series)

@@ -42,7 +42,7 @@ def advise_tiers(
         return f"DRAM holds all rows ({num_bytes(all_bytes)}): no slower memory is needed."
     below = max(0, all_bytes - kept_bytes - question.local_bytes)
     sizes = (
-        f"Rows then take {num_bytes(in_dram)} of DRAM and {num_bytes(below)} on "
+        f"In the recommended setup, rows take {num_bytes(in_dram)} of DRAM and {num_bytes(below)} on "
         f"{plural(question.num_devices, 'device')} of {setup.name}, instead of {num_bytes(all_bytes)} of DRAM "
         f"(computed; {_NO_PRICES})"
     )

@@ -63,19 +63,27 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
         why = (
-            "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates the first"
+            "host and switch do not both answer this rate"
+            if has_pools
+            else "--pool host,switch simulates the speed-up over rows summed by the host"
         )
         why = why if any(each.setup.reads.rows.any() for each in said) else "nothing is remote"
-        return [f"Published for {published} (other traces). These speed-ups are not shown here: {why}"]
+        return [f"Published for {published} (other traces). The speed-ups of PIFS-Rec are not shown here: {why}"]
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
-    ranges = f"{best.gains[0]:.2f}× to {best.gains[1]:.2f}× over the ranges of the memory's numbers"
-    over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
+    setup = best.setup
+    ranges = f"{best.gains[0]:.2f}× to {best.gains[1]:.2f}× over the ranges of the numbers in {setup.name}'s file"
+    over = setup.speed_up("switch", "device") if "device" in setup.question.pools else None
     beacon = "BEACON, whose parts the abstract of PIFS-Rec does not give, is not simulated: --pool device is nearest"
     if over is not None:
-        beacon = f"The switch is {over:.2f}× as fast as devices that sum rows, the nearest to BEACON here (simulated)"
-    ours = f"the switch is {best.gain:.2f}× as fast as the host ({best.setup.label}, simulated; {ranges})"
-    return [beacon, f"Published for {published} (other traces). Here {ours}. {_say_setter(best.setup, best.gain)}"]
+        beacon = (
+            f"Summing rows in the switch is {over:.2f}× as fast as summing rows in the devices, the design of this "
+            "study that is most like BEACON (simulated)"
+        )
+    ours = (
+        f"summing rows in the switch is {best.gain:.2f}× as fast as in the host ({setup.label}, simulated; {ranges})"
+    )
+    return [beacon, _say_setter(setup, best.gain), f"Published for {published} (other traces). Here {ours}"]
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
@@ -103,11 +111,14 @@ def _say_setter(setup: Setup, gain: float) -> str:
             doubled = setup.changed(**{member: 2 * quantity.value}).speed_up("switch")
             effects |= {} if not doubled else {member: (quantity.value, doubled)}
     if not effects:
-        return "The speed-up depends on no single number"
+        return f"The switch's speed-up over the host depends on no single number in {setup.name}'s file"
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
     number = f"{_SETTERS[most]}, {value:g} in {setup.name}'s file"
-    return f"Most depends on {number}: with {2 * value:g}, the switch is {doubled:.2f}× as fast"
+    return (
+        f"The switch's speed-up over the host depends most on {number}: with {2 * value:g}, the switch is "
+        f"{doubled:.2f}× as fast as the host"
+    )
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
@@ -175,7 +186,7 @@ def answer_fleets(counted: Sequence[FleetRow]) -> str:
     if (best := find_best_fleet(counted)) is None:
         return ""
     least = f" takes least of {len(counted) - 1}:" if len(counted) > 2 else " takes"
-    hosts = f"{plural(best.hosts.number, 'host')} for {counted[0].hosts.number:,} with all rows in DRAM"
+    hosts = f"{plural(best.hosts.number, 'host')} instead of {counted[0].hosts.number:,} with all rows in DRAM"
     return f"{best.label}{least} {hosts}{'' if best.saved is None else f' and {_say_power(best.saved)} power'}"
 
 
@@ -189,16 +200,20 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
     published = "Software-defined memory's published saving of 5 % to 29 % of power (other models and hosts)"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
-        waits = "The latencies above are simulated" if num_waits else "No latency was simulated at this rate"
+        waits = "The latencies of this study are simulated" if num_waits else "No latency was simulated at this rate"
         return f"{published} is not shown here: give --fleet and --watts. {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:
-        hosts = f"{best.hosts.number:,} hosts with {best.label} for {before.hosts.number:,} (computed)"
+        hosts = (
+            f"{best.hosts.number:,} hosts with {best.label} instead of {before.hosts.number:,} with all rows in DRAM "
+            "(computed)"
+        )
         return f"{published} is not shown: --watts was not given; {hosts}"
     saved = best.saved or 0.0
-    words = f"{_say_power(saved)} with {best.label} (computed from given watts)"
+    words = f"the fleet takes {_say_power(saved)} power with {best.label} (computed from given watts)"
     shown = "" if saved >= _LEAST_POWER else " is not shown"
-    hosts = f"{best.hosts.number:,} hosts for {before.hosts.number:,}, limited by {best.limit}"
-    dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM for {num_bytes(before.hosts.dram_bytes)} a copy of the rows"
-    return f"{published}{shown}: here {words}, set by {hosts}, and {dram}"
+    hosts = f"{best.hosts.number:,} hosts instead of {before.hosts.number:,}, limited by {best.limit}"
+    dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM instead of {num_bytes(before.hosts.dram_bytes)}"
+    set_by = f"{hosts}, and from {dram} for a copy of the rows"
+    return f"{published}{shown}: here {words}. The fleet's power follows from {set_by}"

@@ -153,7 +153,9 @@ TERMS = {
     "lookups. Only lookups after the warm-up count, so that a longer warm-up gives another rate.",
     "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
     "memory in proportion to their sizes.",
-    "Touched": "Rows that the trace looks up at least once.",
+    "Touched": "Rows that the trace looks up at least once. Expected is the sum over all rows of 1 - (1 - p)^n, "
+    "where p is the probability that a lookup of the row's table is of the row, and n the number of lookups of the "
+    "table.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
     "Pool": "Where the rows of a bag are summed: in the host, in each device, or in the switch between them.",
     "Read amplification": "Bytes that a memory reads for each byte of a row, since it reads whole granules.",
@@ -161,7 +163,8 @@ TERMS = {
     "Load": "The share of the time for which the busiest device or link is busy.",
     "Reads in flight": "Reads waiting or in progress at a device when a read is issued, including those of the same "
     "query.",
-    "Link queue": "The time a query waits for earlier queries to cross the link that devices share to the host.",
+    "Link queue": "The time that a query waits until earlier queries have crossed the link to the host, which all "
+    "devices share.",
     "Mean added": "The mean latency that rows outside DRAM add to a query: queues, device, link, and summing "
     "the rows.",
     "p99": "The 99th percentile of added latency, which 99 of 100 queries do not exceed.",

@@ -177,6 +177,6 @@ def list_parameters(name: str, tier: Tier) -> list[Parameter]:
         )
     if tier.host_link_bytes_per_s is None:
         link, per_s = f"{name}: host_link_bytes_per_s", tier.link_bytes_per_s.value if tier.has_switch else None
-        note = "a device's: the file gives none" if tier.has_switch else "none is shared: each has its own"
+        note = "as a device's link: the file gives none" if tier.has_switch else "devices share no link"
         found.append(Parameter(name=link, value=per_s, unit="B/s", source="file", note=note))
     return found

@@ -74,8 +74,8 @@ _LEAST_OF_P99 = 200
 it."""
 _ALONE = " without queueing"
 _ORACLE = (
-    "hot-local keeps the rows that this trace looks up most in local memory. It is an oracle: it is chosen by the "
-    "lookups that it is judged by, and rows chosen by earlier lookups serve fewer."
+    "The placement hot-local keeps the rows that this trace looks up most in local memory. hot-local is an oracle: "
+    "its rows are chosen by the lookups that judge the placement, and rows chosen by earlier lookups serve fewer."
 )
 _OF_ROWS = "by --row-size, else by the definition that was traced"
 
@@ -471,8 +471,9 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     gains = None if gain is None else _vary_gain(setup, pool, gain)
     faster = ""
     if gain is not None and gains is not None:
-        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the memory's numbers"
-        faster = f". With rows summed by the host, {setup.name} adds {gain:.2f} times as much ({of_range}; simulated)"
+        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} times over the ranges of the numbers in {setup.name}'s file"
+        times = f"{gain:.2f} times as much latency as with rows summed by the {pool}"
+        faster = f". With rows summed by the host, {setup.name} adds {times} ({of_range}; simulated)"
     alone = _ALONE if question.rate is None else ""
     of_queries = plural(len(setup.reads.rows), "counted query", "counted queries")
     tail = "" if p99 is None else f" on average and {duration(p99)} at p99"
@@ -535,14 +536,18 @@ def _say_highest(said: Sequence[PoolResult]) -> list[str]:
     limits it, with the best result's memory and row cache; no sentence where there is only one place."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
-    limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
-    rates = [(f"{pool} {si(1 / most.busy_s)}", most.name) for pool, most in limits if most.busy_s]
-    if len(rates) < 2:
+    limits = [(each.pool, most) for each in alike if (most := each.setup.busiest(each.pool)).busy_s]
+    if len(limits) < 2:
         return []
-    head, names = f"{best.setup.label}: highest queries/s by who sums the rows", {name for _, name in rates}
+    words = [("queries/s ", "sums the rows"), *[("", "does")] * (len(limits) - 1)]
+    rates = [
+        (f"{si(1 / most.busy_s)} {unit}if the {pool} {does}", most.name)
+        for (pool, most), (unit, does) in zip(limits, words, strict=True)
+    ]
+    head, names = f"{best.setup.label}: at most", {name for _, name in rates}
     if len(names) == 1:
-        return [f"{head}: {', '.join(rate for rate, _ in rates)}, each limited by {names.pop()} (computed)."]
-    return [f"{head}: {', '.join(f'{rate} (limited by {name})' for rate, name in rates)}; computed."]
+        return [f"{head} {', '.join(rate for rate, _ in rates)}; each is limited by {names.pop()} (computed)."]
+    return [f"{head} {', '.join(f'{rate} (limited by {name})' for rate, name in rates)}; computed."]
 
 
 def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) -> list[str]:
@@ -555,17 +560,20 @@ def _say_warm_up(lookups: RemoteLookups, setups: Sequence[Setup], first: int) ->
     if first:
         most = max(cached.values(), key=lambda each: abs(each.from_empty - each.miss_ratio))
         of_lookups = f"of the lookups{_name_side(most.question)}"
-        ratios = f"{percent(most.miss_ratio)} {of_lookups} miss, and {percent(most.from_empty)} if all are counted"
+        ratios = (
+            f"{percent(most.miss_ratio)} {of_lookups} after the warm-up miss; with the warm-up counted, "
+            f"{percent(most.from_empty)} {of_lookups} miss"
+        )
         found.append(
-            f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted. "
-            f"With {most.cache.phrase}, {ratios} ({_say_how(most.cache.policy)})."
+            f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted "
+            f"(warm-up). With {most.cache.phrase}, {ratios} ({_say_how(most.cache.policy)})."
         )
     for cache in cached:
         if (late := lookups.late_ratios(lookups.missed(cache, first))) is not None:
             found.append(
-                f"{cache.words[:1].upper()}{cache.words[1:]}: the miss ratio still falls in the second half of the "
-                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups shows the "
-                "steady miss ratio."
+                f"With {cache.phrase}, the miss ratio still falls in the second half of the trace, from "
+                f"{percent(late[0])} to {percent(late[1])}. To see the steady miss ratio of a cache, make a longer "
+                "trace (--lookups)."
             )
     return found
 
@@ -578,7 +586,7 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
     if not cold:
         return ""
     words = " and with ".join(cache.phrase for cache in cold)
-    return say_cold("the misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
+    return say_cold("" if len(cold) == len(ratios) else words, num_lookups)
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
@@ -646,7 +654,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Values at which the switch reaches PIFS-Rec's speed-up, each changed alone, without queueing"
+    title = "Memory parameters that, each changed alone, give the switch PIFS-Rec's speed-up, without queueing"
     return make_table(title, columns, rows)
 
 
@@ -732,7 +740,7 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, pla
         ("queries of the trace", trace.num_queries),
     ]
     given: list[tuple[str, int | float | str, str | None]] = [
-        ("query rate", question.rate or "none: queries do not meet", "queries/s" if question.rate else None),
+        ("query rate", question.rate or "none: without queueing", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None),
         ("local memory", question.local_bytes, "B"),
         ("tables below DRAM", "all" if question.side is None else f"those of the {question.side}'s side", None),

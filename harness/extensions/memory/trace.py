@@ -273,16 +273,18 @@ def name_units(trace: AccessTrace) -> str:
     return "bytes" if is_unlike(trace) else "rows"
 
 
-def say_cold(misses: str, num_lookups: int, more: str = "--lookups") -> str:
-    """Return a warning that most misses of a cache are first lookups of a row, and that a trace of more than
+def say_cold(caches: str, num_lookups: int, *, is_drawn: bool = True) -> str:
+    """Return a warning that most misses of a cache are first lookups of a row, and that a longer trace than one of
     `num_lookups` lookups has fewer such misses.
 
-    `misses` names these misses in the sentence. `more` names the way to a longer trace: the option, or 'lookups'
-    where a file has no more.
+    `caches` names the caches, empty for all caches of a study. `is_drawn` says whether the option --lookups makes a
+    longer trace, as it does not for a file of lookups.
     """
+    most = f"With {caches}, most misses" if caches else "Most misses"
+    longer = f"{'make' if is_drawn else 'take'} a trace longer than this one of {num_lookups:,} lookups"
     return (
-        f"Most of {misses} are a row's first lookup, as in every short trace: a trace of more {more} than "
-        f"{num_lookups:,} shows a cache's steady miss ratio."
+        f"{most} are first lookups of a row, as in every short trace. To see the steady miss ratio of a cache, "
+        f"{longer}{' (--lookups)' if is_drawn else ''}."
     )
 
 
@@ -296,6 +298,6 @@ def say_least(num_rows: Sequence[int]) -> str:
     """Say that the numbers of rows of a trace's tables [tables] are lower bounds."""
     of = "its table has" if len(num_rows) == 1 else f"its {len(num_rows)} tables have"
     return (
-        f"The file does not say how many rows {of}. Shares of all rows are of the least possible number, the highest "
-        "row looked up plus one; 'trace --tables FILE' takes the true sizes."
+        f"The file does not say how many rows {of}. Shares of all rows refer to the least possible number of rows, "
+        "the highest row looked up plus one; 'trace --tables FILE' takes the true sizes."
     )

@@ -37,6 +37,8 @@ _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
 """Sizes of the row caches that are simulated for each replacement policy, as shares of the rows of all tables."""
 _DEVIATIONS = 6.0
 _ESTIMATED = ", estimated from samples"
+_TOUCHED = "touched rows of all tables"
+"""Name of a study's check; the entry 'Touched' of the glossary has the formula of the expected number."""
 
 
 class Misses(NamedTuple):
@@ -88,15 +90,14 @@ def trace_study(
         remarks.append(say_least(trace.num_rows))
     if not is_exact:
         remarks.append(
-            f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, in a range twice as wide. Each sample has "
-            f"{percent(sample_rate)} of the rows that are looked up about as often, at least {LEAST_OF_GROUP:,}, "
-            f"chosen by hash (as SHARDS). Caches of less than {LEAST_SAMPLED} sampled rows are left out."
+            f"Miss ratios are means over {NUM_SAMPLES} samples of the rows, in a range at least twice as wide as "
+            f"that of the samples. Of each group of rows that are looked up about equally often, a sample has "
+            f"{percent(sample_rate)}, at least {LEAST_OF_GROUP:,} rows, chosen by hash (as SHARDS). Caches that hold "
+            f"fewer than {LEAST_SAMPLED} sampled rows are left out."
         )
     if cold > ratio / 2:
         is_made = kept.benchmark is not None or kept.about.get("seed") is not None
-        remarks.append(
-            say_cold(f"the misses with a cache of {cached}", len(lookups[0]), "--lookups" if is_made else "lookups")
-        )
+        remarks.append(say_cold(f"a cache of {cached}", len(lookups[0]), is_drawn=is_made))
     misses = _simulate(trace, lookups[0], policies)
     bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
     of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
@@ -105,7 +106,7 @@ def trace_study(
         f"{place}: an LRU cache of {cached} misses {percent(ratio)} of the lookups, {how}",
         kept.benchmark,
         seed=seed,
-        findings=[*remarks, _say_hottest(misses), _say_best(trace, misses)],
+        findings=[*remarks, _say_hottest(trace, misses), _say_best(trace, misses)],
         tables=(
             _list_misses(trace, merged, is_exact=is_exact),
             _list_policies(trace, misses),
@@ -186,33 +187,41 @@ def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
 
 
 def _say_best(trace: AccessTrace, misses: Misses) -> str:
-    """Say which replacement policy misses least, and compare it with the cache of a published paper (Fang et al.,
-    2022), which holds the rows looked up most."""
-    told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
-    ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
-    best, others = ranked[0], ranked[1:]
+    """Say which replacement policy misses least."""
+    told, (best, *others) = _POLICY_SHARES.index(_SHARE_TOLD), _rank_policies(misses)
     others_said = [f"{POLICIES[name].title} {percent(misses.ratios[name][told])}" for name in others]
     num_least = sum(
         misses.ratios[best][at] <= min(each[at] for each in misses.ratios.values())
         for at in range(len(_POLICY_SHARES))
     )
     is_least = bool(others) and misses.ratios[best][told] < misses.ratios[others[0]][told]
-    least = f", {'the least' if is_least else 'no more than any other'} of {len(ranked)} policies" if others else ""
+    least = f"; {'every other policy misses more' if is_least else 'no other policy misses fewer'}" if others else ""
     figures, name, beside = misses.ratios[best], POLICIES[best].title, f"{', '.join(others_said)}; " if others else ""
-    at_sizes = f" {name} is least at {num_least} of {len(_POLICY_SHARES)} sizes." if others else ""
+    at_sizes = f" {name} has the lowest miss ratio at {num_least} of {len(_POLICY_SHARES)} cache sizes."
     return (
         f"With a cache of {percent(_SHARE_TOLD, 0)} of the {name_units(trace)}, {name} misses "
-        f"{percent(figures[told])} of the second half's lookups{least} ({beside}simulated).{at_sizes} With "
-        f"{percent(_PUBLISHED_SHARE)}, published as enough for a decent training speed (Fang et al., 2022), {name} "
-        f"misses {percent(figures[published])} (simulated)."
+        f"{percent(figures[told])} of the lookups in the trace's second half{least} ({beside}simulated)."
+        f"{at_sizes if others else ''}"
     )
 
 
-def _say_hottest(misses: Misses) -> str:
+def _rank_policies(misses: Misses) -> list[str]:
+    """Return the replacement policies, that of fewest misses with a cache of _SHARE_TOLD of the rows first."""
+    told = _POLICY_SHARES.index(_SHARE_TOLD)
+    return sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
+
+
+def _say_hottest(trace: AccessTrace, misses: Misses) -> str:
     """Say which share of the second half's lookups go to the rows that the cache of a published paper (Fang et al.,
-    2022) would best hold."""
-    share, cache = percent(misses.published_share), f"a cache of {percent(_PUBLISHED_SHARE)}"
-    return f"The hottest rows that fit {cache} get {share} of the second half's lookups (computed)."
+    2022) would best hold, and what share of these lookups misses a cache of this size."""
+    share, best = percent(misses.published_share), _rank_policies(misses)[0]
+    cache = f"a cache of {percent(_PUBLISHED_SHARE)} of the {name_units(trace)}"
+    missed = percent(misses.ratios[best][_POLICY_SHARES.index(_PUBLISHED_SHARE)])
+    return (
+        f"The most-used rows that fit {cache} get {share} of the lookups in the trace's second half (computed). "
+        f"With {cache}, a size published as enough for a decent training speed (Fang et al., 2022), "
+        f"{POLICIES[best].title} misses {missed} of the lookups in the trace's second half (simulated)."
+    )
 
 
 def _list_tables(
@@ -243,9 +252,8 @@ def _list_tables(
         )
         for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
-    misses = f"miss ratio of an LRU cache of a share of the table's rows{'' if is_exact else _ESTIMATED}"
-    title = f"Touched rows, and {misses}"
-    return make_table(title, columns, cells)
+    title = "Touched rows, and LRU miss ratio by cache size in % of the table's rows"
+    return make_table(f"{title}{'' if is_exact else _ESTIMATED}", columns, cells)
 
 
 def _name_bins() -> list[str]:
@@ -262,6 +270,5 @@ def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     drawn = enumerate(zip(trace.num_rows, exponents, strict=True))
     expected = np.array([expect_touched(num, each, len(trace.rows_of(table))) for table, (num, each) in drawn])
     mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
-    name = "touched rows of all tables, by the sum over rows of 1 - (1 - p)^n for a row's probability p in n lookups"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
-    return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)
+    return (make_check(_TOUCHED, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

@@ -331,17 +331,20 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
         here = verdicts.get(_AUTOSHARD, "has no baseline beside it")
         shown = "as is claimed" if "cheaper" in here else "so the claim is not shown"
         said.append(
-            "AutoShard's paper (KDD'22) claims plans that are better than heuristics', without one figure: here it "
-            f"{here}, {shown}"
+            "AutoShard's paper (KDD'22) claims plans that are better than heuristics', without one figure: here "
+            f"AutoShard {here}, {shown}"
         )
     if _NEUROSHARD in found and costs.has_net:
         here = verdicts.get(_NEUROSHARD, "has no baseline beside it")
         shown = "on tasks of our own" if "cheaper" in here else "so the claim is not shown"
-        said.append(f"NeuroShard's paper (MLSys'23) has {PUBLISHED}, over its best baseline: here it {here}, {shown}")
+        said.append(
+            f"NeuroShard's paper (MLSys'23) claims a gain of {PUBLISHED}, over its best baseline: here NeuroShard "
+            f"{here}, {shown}"
+        )
     elif _NEUROSHARD in found:
         said.append(
-            f"NeuroShard's published improvement ({PUBLISHED}) rests on its cost net, which no row uses here: the "
-            "claim is not shown"
+            f"NeuroShard's published improvement ({PUBLISHED}) rests on its cost net, which no search of this study "
+            "uses: the claim is not shown"
         )
     if not said:
         said.append(
@@ -506,6 +509,7 @@ def _close(
     if origin == "measured":
         what = "sets were measured once more" if costs.timed == TIMED else "single tables were measured"
         return f"Lowest cost by {said}; {what}, which is no verdict: --run measures steps."
-    limit = f". This cost is the {reached[name]}: no plan of whole tables is cheaper" if name in reached else ""
+    least = "" if name not in reached else f"{duration(whole[name])} is the {reached[name]}"
+    limit = f". No plan of whole tables is cheaper: {least}" if least else ""
     plans = "plan" if len(found[name]) == 1 else "plans"
     return f"Cheapest {plans} {'is' if name == TODAY else 'by'} {said}{limit}."

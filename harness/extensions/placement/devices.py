@@ -143,9 +143,10 @@ def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[
     )
     outside = sum(table.is_outside_devices for table in estimate.tables)
     findings = [
-        "TorchRec's placements and loads are modelled by its own planner, by bandwidths alone: no latency, no dense "
-        f"layers. Its figure of {duration(estimate.step_s)} per step on the slowest device, {estimate.balance:.2f} "
-        "times the mean, is not comparable with this tool's costs, in which a table of plans has that plan, too.",
+        "TorchRec's planner models its placements and loads by bandwidths alone, without latency and dense layers. "
+        f"The planner's {duration(estimate.step_s)} per step on the slowest device, {estimate.balance:.2f} times the "
+        "mean of all devices, is not comparable with the costs in dlrmbench's table of plans, which has TorchRec's "
+        "plan, too.",
     ]
     if outside:
         findings.append(

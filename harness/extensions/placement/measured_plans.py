@@ -92,6 +92,7 @@ def _correlate(pairs: list[tuple[float, float]]) -> str:
     its exact test."""
     tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
     if isnan(tau):
-        return f"No rank correlation shown: that takes {_LEAST_RANKED} that differ."
+        return f"No rank correlation is shown: {_LEAST_RANKED} plans of different costs and steps are needed for one."
     shown = "No" if chance > 0.05 else "A positive" if tau > 0 else "A negative"
-    return f"{shown} rank correlation shown of predicted costs and steps: Kendall's tau {tau:.2f}, p = {chance:.2g}."
+    said = f"{shown} rank correlation of predicted costs and measured steps is shown"
+    return f"{said}: Kendall's tau {tau:.2f}, p = {chance:.2g}."

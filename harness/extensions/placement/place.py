@@ -145,10 +145,11 @@ def _say_next(
     options = {"--name": given["name"], "--config": given["config_file"], "--data": given["data_root"]}
     sets = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     sets += [word for text in given["assignments"] for word in ("--set", text)]
-    kept = "" if output is not None else f"before that, this study's command with -o {name} writes the plan; "
+    again = f"first repeat this study's command with -o {name}, which writes the plan"
+    kept = "" if output is not None else f" ({again})"
     run = shlex.join(["dlrmbench", "run", benchmark, *ranks, *sets])
     devices = plural(question.devices.num_devices, f"{question.devices.device_type} device")
-    return f"Next, to train on {devices} with the cheapest plan: {kept}{run}"
+    return f"Next, to train on {devices} with the cheapest plan{kept}: {run}"
 
 
 def _run_plans(

@@ -95,5 +95,6 @@ def _say_next(placement: "Placement") -> str:
     search = find_cheapest(whole)[0]
     words = ["dlrmbench", "place", "dlrm_dcnv2", *kept, "--by", search]
     return (
-        f"Next, to place a benchmark's tables by '{search}', whose plans are the cheapest here: {shlex.join(words)}"
+        f"Next, to place a benchmark's tables by the search '{search}', whose plans are the cheapest of this study: "
+        f"{shlex.join(words)}"
     )

@@ -41,10 +41,11 @@ _OFF = 1.005
 """Smallest ratio of modelled and measured step time (the longer over the shorter) that is printed as a number;
 smaller ratios are printed as 'less than 0.5 % off'."""
 _REMARKS = (
-    "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
-    "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
-    "code that moves more, stock PyTorch above all, takes longer.",
-    "An evaluation takes the forward phases of its samples; sorting scores and starting up are not in the time.",
+    "In the model, a matrix product takes the time of its FLOP at the rate for its least extent. The rest of a "
+    "phase takes the longest of the times of its bytes, its rows and its other FLOP; each operator adds its "
+    "overhead. Bytes are compulsory fp32 traffic: code that moves more, stock PyTorch above all, takes longer.",
+    "In the model, an evaluation takes the forward phases of its samples; sorting scores and starting up are not "
+    "modelled.",
 )
 _UNITS = {"memory": "B", "operator": "s", "copy": "B/s", "rows": "B/s", "cores": None}
 _WHOLE: Columns = (
@@ -303,7 +304,7 @@ def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
         if spreads:
             middle, most = percent(median(spreads)), percent(max(spreads))
             words.append(
-                f"Repetitions of a rate lay apart by {middle} of it, at most by {most} (measured, middle half)."
+                f"Repetitions of a rate lay apart by {middle} of the rate, at most by {most} (measured, middle half)."
             )
         if words:
             yield f"{name}: {' '.join(words)}"

@@ -78,14 +78,14 @@ def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]
     """
     both = {name: (modelled_s[name], known_s[name]) for name in modelled_s if name in known_s}
     if not both:
-        return "The model's error is not known here: this configuration was measured on none of these systems."
+        return "The model's error is not known: this configuration was measured on none of the ranked systems."
     ratios = [modelled / known for modelled, known in both.values()]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     text = f"On the {plural(len(both), 'system')} where this configuration was measured, the model takes "
     text += f"{min(ratios):.2f} to {max(ratios):.2f} of the measured step (geometric mean {mean:.2f})"
     pairs = list(_pairs(both))
     if not pairs:
-        return f"{text}; one system says nothing of the order."
+        return f"{text}; one system tells nothing about the order of systems."
     return f"{text}, and orders {sum(pairs)} of {plural(len(pairs), 'pair')} as measured."
 
 

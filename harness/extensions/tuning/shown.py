@@ -42,7 +42,7 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
 
 _MOST_TICKS = 10
 TERMS = {
-    REGRET: "How far the best trial so far is from the best of all trials, as a share of the latter.",
+    REGRET: "How far the best trial so far is from the best of all trials, as a share of the best of all.",
     "Default": "The configuration without changed settings: the first trial, and the baseline when the best trial is "
     "measured again.",
     "gp": "A sampler that models the objective by a Gaussian process, and tries points that may improve it.",

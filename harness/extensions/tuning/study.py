@@ -37,7 +37,7 @@ _SEARCHING = (
 )  # fmt: skip
 """Options of `tune` that are removed from its command line to make the command `run`, which trains with the best
 trial's settings."""
-_REGRET = "Regret is how far the best trial so far is from the best of all trials, as a share of the latter."
+_REGRET = "Regret is how far the best trial so far is from the best of all trials, as a share of the best of all."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,10 +170,11 @@ def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: 
     known = [trial.beside for trial in trials if trial.beside is not None]
     ends = dict.fromkeys(f"{end:.2f}" for end in (min(known), max(known))) if known else {}
     others = f", beside {' to '.join(ends)} others on average (measured)" if ends else ""
-    threads = "" if shared_threads is None else f" All have {plural(shared_threads, 'thread')}, a trial's share."
+    share = "" if shared_threads is None else plural(shared_threads, "thread")
+    threads = f" All trials have {share}, a trial's share of the cores." if share else ""
     return [
-        f"{search.parallel_trials} trials were measured at a time, each on cores of its own{others}: values in the "
-        f"table of trials are for that. What is measured again is alone.{threads}"
+        f"{search.parallel_trials} trials were measured at a time, each on cores of its own{others}: the table of "
+        f"trials has the values of this measurement. A trial that is measured again runs alone.{threads}"
     ]
 
 

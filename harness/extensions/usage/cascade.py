@@ -243,19 +243,20 @@ def _say(cascade: Cascade, points: Sequence[CascadePoint]) -> Iterator[str]:
     yield (
         f"{cascade.filter} and {cascade.ranker} end to end, {lists}: NDCG {fmean(chosen.ndcg):.3f} with "
         f"{cascade.kept} items kept, {percent(fmean(chosen.of_all))}{_between(mean_interval(chosen.of_all))} of the "
-        f"{fmean(whole.ndcg):.3f} where {cascade.ranker} ranks all, for {percent(chosen.flop_share)} of its FLOP "
-        f"(measured over {len(chosen.ndcg)} trainings of each model; gains are known click probabilities)."
+        f"{fmean(whole.ndcg):.3f} where {cascade.ranker} ranks all items, for {percent(chosen.flop_share)} of the "
+        f"FLOP (measured over {len(chosen.ndcg)} trainings of each model; gains are known click probabilities)."
     )
+    lost = f"an NDCG within {percent(TOLERANCE, 0)} of that with all items kept"
     if fewest is whole:
-        least = f"no fewer items than all are shown to stay within {percent(TOLERANCE, 0)} of that"
+        least = f"No fewer items than all are shown to have {lost}"
     else:
         least = (
-            f"{fewest.kept} is the fewest items kept that stays within {percent(TOLERANCE, 0)} of that, for "
-            f"{percent(fewest.flop_share)} of the FLOP: take {cascade.filter}.top_k={fewest.kept}"
+            f"{fewest.kept} is the fewest items kept that have {lost}, for {percent(fewest.flop_share)} of the FLOP: "
+            f"take {cascade.filter}.top_k={fewest.kept}"
         )
     yield (
-        f"{least[:1].upper()}{least[1:]}. RecPipe (MICRO'21) publishes that a cascade keeps quality at less compute, "
-        "on other models and data; the filter's own quality sets how many items must be kept."
+        f"{least}. RecPipe (MICRO'21) publishes that a cascade keeps quality at less compute, on other models and "
+        "data; the filter's own quality sets how many items must be kept."
     )
 
 

@@ -19,6 +19,8 @@ from reports.text.formatting import names, percent, printable
 from rules.records.study import Cell, Origin
 
 PUBLISHED = "1.5 to 13.4 times less memory and up to 15 times the speed at 80 % precision (a CPU, six other graphs)"
+_MOST_NAMED = 2
+"""Largest number of graphs that the sentence on published savings names."""
 CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Retrieval", None, "given"),
     ("Graph", None, "given"),
@@ -60,15 +62,19 @@ class RetrievalPoint(NamedTuple):
     def less_memory(self) -> float:
         return self.at_once_bytes / self.staged_bytes
 
+    @property
+    def many(self) -> str:
+        """Return the number of subgraphs in words, such as '5 subgraphs'."""
+        return "1 subgraph" if self.subgraphs == "1" else f"{self.subgraphs} subgraphs"
+
     def words(self) -> str:
         """Say precision, speed and memory in words: 'With 5 subgraphs: precision 83.0 %, 5.04 times as fast as one
         stage (4.8 to 5.2), …'."""
         low, high = self.bounds
         between = "" if self.interval is None else f" ({low:.2f} to {high:.2f})"
         memory = f"{self.less_memory:.1f} times less memory" if self.less_memory > 1 else "no less memory"
-        many = "1 subgraph" if self.subgraphs == "1" else f"{self.subgraphs} subgraphs"
         return (
-            f"With {many}: precision {percent(self.precision)}, {self.speed_up:.2f} times as fast as one stage"
+            f"With {self.many}: precision {percent(self.precision)}, {self.speed_up:.2f} times as fast as one stage"
             f"{between}, {memory}"
         )
 
@@ -136,7 +142,10 @@ class RetrievalCurve:
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]
         note = (
-            f" Only {names(tried, 5)} were tried, not {names(untried, 5)}; without --axis all are." if untried else ""
+            f" Only {names(tried, 5)} subgraphs were tried, not {names(untried, 5)}; without --axis all these "
+            "numbers are tried."
+            if untried
+            else ""
         )
         return f"{self._advise(where)}{note}"
 
@@ -145,13 +154,14 @@ class RetrievalCurve:
         measured = f"(measured, over {self.num_nodes} nodes)"
         if found is None:
             tried = names([each.subgraphs for each in self.points], 12)
-            return f"{start}: none of {tried} subgraphs has it; one stage is exact: take that {measured}."
+            exact = "one stage is exact: take one stage"
+            return f"{start}: none of {tried} subgraphs has this precision; {exact} {measured}."
         low, high = found.bounds
         if high < 1:
-            saved = "" if found.less_memory <= 1 else ", unless memory is what is short"
-            return f"{start}: one stage is faster, and exact: take that{saved}. {found.words()} {measured}."
+            saved = "" if found.less_memory <= 1 else ", unless memory is short"
+            return f"{start}: one stage is faster, and exact: take one stage{saved}. {found.words()} {measured}."
         sure = "" if low > 1 else " No difference in speed is shown."
-        return f"{start}: take {found.subgraphs}. {found.words()} {measured}.{sure}"
+        return f"{start}: take {found.many}. {found.words()} {measured}.{sure}"
 
 
 def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> RetrievalCurve:
@@ -208,8 +218,8 @@ def _number(point: RetrievalPoint) -> float:
 
 
 def hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]]) -> str:
-    """Say in one sentence how a retrieval's measured savings of memory and time compare with those published in the
-    paper MeLoPPR, and what causes the gap."""
+    """Say how a retrieval's measured savings of memory and time compare with those published in the paper MeLoPPR,
+    and what causes the gap."""
     shown, missed = list[str](), list[str]()
     for _, curve in curves:
         found, place = curve.chosen(), printable(Path(curve.graph).name, 22)
@@ -217,12 +227,13 @@ def hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]]) -> str:
             shown.append(f"{found.less_memory:.1f} and {found.speed_up:.1f} on {place}")
         else:
             missed.append(place)
-    held = [names(shown)] if shown else []
-    held += [f"not both on {names(missed)}"] if missed else []
+    held = [names(shown, _MOST_NAMED)] if shown else []
+    held += [f"not both above 1 on {names(missed, _MOST_NAMED)}"] if missed else []
     balls = [f"{near:,.0f} of {far:,.0f}" for near, far in _balls(curve for _, curve in curves)]
     return (
-        f"MeLoPPR published {PUBLISHED}; here {', '.join(held)} (measured), set by how many of the nodes within "
-        f"{sum(STEPS)} steps are within {STEPS[0]}: {names(balls)} (computed)."
+        f"MeLoPPR published {PUBLISHED}. Measured here (times less memory, times the speed): {', '.join(held)}. "
+        f"Both depend on how many of the nodes within {sum(STEPS)} steps are within {STEPS[0]}: "
+        f"{names(balls, _MOST_NAMED)} (computed)."
     )
 
 

@@ -128,14 +128,17 @@ def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 TERMS = {
     "Deadline": "Time by which a request must be done, counted from its release.",
     "Request": "One request to a model, released at the model's rate.",
-    "Score": "XRBench's score, from 0 to 100: the mean over models of the product RT x EN x QoE of three scores.",
+    "Score": "XRBench's score, from 0 to 100: the mean over models of the product of three scores: real time (RT), "
+    "energy (EN) and quality of experience (QoE).",
     "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",
     "Quality of experience (QoE)": "The share of requests that were not dropped.",
     "Energy score (EN)": "1 for no energy, 0 for 1.5 J a request; 1 also where no energy was measured.",
-    "Stand-ins": "Small MLPs that replace the networks named by the source of the usage scenario.",
-    "Highest factor on all rates": "The largest factor on all request rates up to which every deadline is met.",
-    "Retrieval": "Search of candidates near a node of a graph by PageRank; precision is the share of exact ones "
-    "found.",
+    "Stand-ins": "Small MLPs that replace the networks of the benchmark from which the usage scenario is taken, such "
+    "as XRBench.",
+    "Highest factor on all rates": "The largest factor by which all request rates can be multiplied with every "
+    "deadline still met.",
+    "Retrieval": "Search of candidates near a node of a graph by PageRank; precision is the share of the exact "
+    "candidates that are found.",
     "Subgraphs": "Nodes from which the second stage of a retrieval goes on; more make it more precise and slower.",
     "Simulated time": "A schedule that is computed from measured service times (--simulated).",
 }

@@ -84,8 +84,9 @@ def make_usage_study(
     findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
     if stand_ins:
         findings.append(
-            f"Small MLPs replace the networks of this usage scenario's source (models: {names(stand_ins, 8)}). The "
-            "score shows how this machine schedules requests, and is not a result of the source's benchmark."
+            "Small MLPs replace the networks of the benchmark from which this usage scenario is taken (models: "
+            f"{names(stand_ins, 8)}). The score shows how this machine schedules requests; the score is not a result "
+            "of the benchmark from which this usage scenario is taken."
         )
     findings += _say_not_shown(first.usage, is_trained=is_trained)
     findings.append(f"Source of this usage scenario's numbers, such as rates and deadlines: {first.usage.source}")
@@ -335,7 +336,7 @@ def _say_point(point: ProcessResults, counting: Counting, origin: Origin) -> str
         return f"{words}No rate meets all deadlines{every}: {first} (simulated), {_say_cause(least)}."
     return (
         f"{words}The highest rates that meet all deadlines{every} are {least.highest_factor:.2f} times the given "
-        f"rates; above these, {least.failed.model} fails first{where} (simulated)."
+        f"rates; at higher rates, {least.failed.model} fails first{where} (simulated)."
     )
 
 
@@ -381,7 +382,7 @@ def _list_parameters(
 ) -> tuple[Parameter, ...]:
     usage, has_energy = point[0].usage, any(each.energies_j for each in point)
     rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
-        ("stand-ins", ", ".join(stand_ins) or None, None, "file", "small MLPs in place of the source's networks"),
+        ("stand-ins", ", ".join(stand_ins) or None, None, "file", "small MLPs in place of the scenario's networks"),
         ("releases", usage.duration_s / usage.factor, "s", "file", "requests released by then are finished"),
         ("workers", usage.workers, None, "file", "processes, one request at a time each"),
         (

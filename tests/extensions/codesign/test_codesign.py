@@ -18,7 +18,9 @@ def test_a_space_begins_with_what_each_search_gains(inside: Command, tmp_path: P
     _, separate, joint, *_ = (" ".join(part.split()) for part in done.stdout.split("\n\n"))
     assert separate.startswith("Search 'hardware first' (modelled): ")
     assert separate.endswith("all 343 points tried, 40 valid; tiles: all 1,089 points tried, 134 valid.")
-    assert joint.startswith("Search 'together' (modelled): ") and ", the optimum. " in joint
+    assert (
+        joint.startswith("Search 'together' (modelled): ") and "; this is the optimum of the design space. " in joint
+    )
     assert joint.endswith("All 373,527 points tried, 22,609 valid.")
     (folder,) = (tmp_path / "results").iterdir()
     study = json.loads((folder / "study.json").read_text())

@@ -309,9 +309,10 @@ def test_joint_is_never_worse_than_separate_and_as_much_faster_as_can_be(studies
         gain = min(separate)[0] / min(joint)[0]
         assert gain == pytest.approx(GAINS[name], rel=0.01)
         assert f"{percent(gain - 1)} above the optimum" in study.findings[0]
-        assert f"the optimum. The step is {gain:.3f}× as fast as with 'hardware first'" in study.findings[1]
+        said = f"the design space. With 'together', a step is {gain:.3f}× as fast as with 'hardware first'"
+        assert said in study.findings[1]
         assert "All 373,527 points tried, 22,609 valid" in study.findings[1]
-        assert f"{gain:.3f}× is " in study.findings[-1] and max(map(len, study.findings)) <= 400
+        assert f"{gain:.3f}×, is " in study.findings[-2] and max(map(len, study.findings)) <= 400
 
 
 @pytest.mark.slow
@@ -332,7 +333,8 @@ def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRec
     assert check.is_passed and check.found <= TOLERANCE
     said = " ".join(study.findings)
     assert (
-        "published: 1.25× to 1.44×, other kernels" in said and "published: 18 % and 40 % less, other networks" in said
+        "published for other kernels: 1.25× to 1.44×" in said
+        and "published for other networks: 18 % and 40 % below a design by hand" in said
     )
     tilings = study.tables[1].rows
     assert len(tilings) == len(nests_of("rm3_deeprecsys", find_space("pe_array")))
@@ -360,11 +362,12 @@ def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None
         assert any(found[0] <= each[0] and found[1] <= each[1] for found in designs(study, "hardware first"))
 
 
-@pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "as fast")])
+@pytest.mark.parametrize(("objective", "other"), [("latency_s", "least energy"), ("energy_j", "as fast")])
 def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
     study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
-    assert all("at best" in said and other not in said for said in study.findings[:-3])
-    assert f"loop order of best {objective.partition('_')[0]}." in study.findings[-2]
+    which = {"latency_s": "the fastest design", "energy_j": "the design of least energy"}[objective]
+    assert all(which in said and other not in said for said in study.findings[:-4])
+    assert f"loop order of least {objective.partition('_')[0]}, " in study.findings[-3]
     assert ("Shi et al." in study.findings[-1], "HASCO" in study.findings[-1]) == (
         objective == "energy_j",
         objective == "latency_s",
@@ -387,19 +390,23 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
     title = answer(searched, ("separate",))
     said = "are fastest: a step takes 900.0 ms, 10.0 % less than the baseline, with 20.0 % more energy, modelled"
     assert said in title
-    first, worse, second, tried = say_gain("separate", searched).split(". ")
-    assert first == "Search 'hardware first' (modelled): a step takes 900.0 ms at best"
-    assert worse == "Energy is 20.0 % above and energy-delay 8.0 % above the baseline"
-    assert second.startswith("Energy-delay is least at 950.0 ms a step, 5.0 % below the baseline (published: ")
+    first, tried, worse, second = ". ".join(each.rstrip(".") for each in say_gain("separate", searched)).split(". ")
+    assert first == "Search 'hardware first' (modelled): in the fastest design found, a step takes 900.0 ms"
+    assert worse == (
+        "Search 'hardware first' (modelled): the fastest design has an energy 20.0 % above and an energy-delay 8.0 % "
+        "above the baseline's"
+    )
+    least = "The least energy-delay is 5.0 % below the baseline's, in a design that takes 950.0 ms a step ("
+    assert second.startswith(least)
     assert tried == (
-        "Hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; their distance from the optimum "
-        "is unknown."
+        "Hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; the distance of the designs "
+        "found from the optimum is unknown"
     )
 
 
 def test_a_design_that_is_best_in_both_is_one() -> None:
-    said = say_gain("separate", found_of(FRUGAL))
-    both = "950.0 ms at best. Energy is 0.0 % above and energy-delay 5.0 % below the baseline (published: "
+    _, said = say_gain("separate", found_of(FRUGAL))
+    both = "the fastest design has an energy 0.0 % above and an energy-delay 5.0 % below the baseline's (published "
     assert both in said
     alone = answer(found_of(FRUGAL, objectives=("latency_s",)), ("separate",))
     assert alone.endswith("5.0 % less than the baseline, modelled")
@@ -415,10 +422,10 @@ def test_a_search_is_better_where_most_seeds_leave_no_doubt() -> None:
     gp, worse, mixed = of_latency(*[0.55] * 10), of_latency(*[0.6] * 10), of_latency(*[0.6] * 8, 0.5, 0.5)
     said = say_compared({"gp": gp, "random": worse}, found, 40)
     assert said.startswith(
-        "gp, 40 valid points, 10 seeds: energy-delay 10.0 % above the optimum (median), random 20.0 %"
+        "With gp (40 valid points, 10 seeds), the median energy-delay is 45.0 % less than the baseline's (published "
+        "for other networks: 18 % and 40 %, Shi et al., 2020) and 10.0 % above the optimum; with random 20.0 % (gp "
+        "better in 10, worse in 0: p = 0.002). "
     )
-    assert "(gp better in 10, worse in 0: p = 0.002); 45.0 % less than the baseline (published for other " in said
-    assert "published for other networks: 18 % and 40 % less, Shi et al." in said
     assert ". Shown here: a constrained Bayesian search" in said
     said = say_compared({"gp": gp, "random": worse, "nsga2": mixed}, found, 40)
     assert "nsga2 20.0 % (gp better in 8, worse in 2: p = 0.11)" in said and ". Not shown here: " in said
@@ -453,11 +460,13 @@ def test_a_space_too_large_says_how_many_points_were_tried_and_that_no_optimum_i
     modes: tuple[Mode, ...] = ("separate", "joint")
     study = space_study(resolve("dlrm_tiny", []), small_array(), modes, BOTH, 12, 0, [method], num_seeds=1)
     first, *findings = study.findings
-    assert f"{method}, 12 valid points, 1 seed: energy-delay 0.0 % above the best of all searches (median)" in first
+    assert first.startswith(f"With {method} (12 valid points, 1 seed), the median energy-delay is ")
+    assert " and 0.0 % above the best of all searches" in first
     assert re.search(r"Hardware: \d+ valid points tried, of 12; tiles: \d+ valid points tried, of 18", findings[0])
-    assert "12 valid points tried, of 216; their distance from the optimum is unknown" in findings[1]
-    assert not any("the optimum," in said or "above the optimum" in said for said in study.findings)
-    assert "× among points tried is " in findings[-1]
+    unknown = "the distance of the designs found from the optimum is unknown"
+    assert f"12 valid points tried, of 216; {unknown}" in findings[1]
+    assert not any("this is" in said or "above the optimum" in said for said in study.findings)
+    assert "× among points tried, is " in findings[-2]
 
 
 @pytest.mark.slow

@@ -158,7 +158,7 @@ def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() 
     study = tiers_study(made_trace(pooling=80), question("cxl", pools=POOLS), None, "a test")
     host, device, switch = (row["Host link"] for row in rows_of(study, "Latency added"))
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
-    solved = rows_of(study, "Values at which the switch")
+    solved = rows_of(study, "Memory parameters that, each changed")
     assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89×, other traces"}
     name = "Reads in flight of the host"
     assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value
@@ -279,9 +279,9 @@ def test_memory_above_that_of_all_rows_is_said_to_hold_them() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"caches": (0.7, 1.0)}, "Most of the misses are a row's first lookup"),
-        ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % of the rows are a row's first lookup"),
-        ({"fit_bytes": 128 * 2_000}, "Most of the misses are a row's first lookup"),
+        ({"caches": (0.7, 1.0)}, "Most misses are first lookups of a row"),
+        ({"caches": (0.001, 1.0)}, "With a cache of 100.0 % of the rows, most misses are first lookups of a row"),
+        ({"fit_bytes": 128 * 2_000}, "Most misses are first lookups of a row"),
         ({"caches": (0.001,)}, None),
         ({}, None),
     ],
@@ -290,8 +290,8 @@ def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
     asked: dict[str, Any], said: str | None
 ) -> None:
     study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
-    assert said is None or (said in study.findings[1] and "than 24,000 shows a cache" in study.findings[1])
-    assert sum("first lookup" in finding for finding in study.findings) == (said is not None)
+    assert said is None or (said in study.findings[1] and "of 24,000 lookups (--lookups)" in study.findings[1])
+    assert sum("first lookups of a row" in finding for finding in study.findings) == (said is not None)
 
 
 @pytest.mark.parametrize("asked", [{"fit_bytes": 128 * 200}, {"caches": (0.1,)}])
@@ -402,7 +402,7 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
     watts = 201 * (100 + 2 * 9) + 201 * 340 * 128 / 1e9 * 1e6
     assert after["Fleet watts"] == pytest.approx(watts)
     assert after["Saved"] == pytest.approx(1 - watts / before["Fleet watts"])  # type: ignore[operator]
-    assert "computed from given watts" in study.findings[-1] and "201 hosts for 204" in study.findings[-1]
+    assert "computed from given watts" in study.findings[-1] and "201 hosts instead of 204" in study.findings[-1]
     slow = tiers_study(made_trace(), replace(asked, fleet=replace(fleet, host_rate=1e9)), None, "a test")
     (need,) = rows_of(slow, "Reads needed")
     limited = rows_of(slow, "Fleet of")[1]
@@ -416,9 +416,9 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
         ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
-            "is not shown: here 499.7 % more",
+            "is not shown: here the fleet takes 499.7 % more",
         ),
-        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown here: --pool host,switch simulates the first"),
+        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown here: --pool host,switch simulates the speed-up"),
     ],
 )
 def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any], said: str) -> None:
@@ -436,31 +436,31 @@ def test_a_fleet_behind_a_switch_is_held_against_both_papers_each_in_a_sentence(
 
 def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
-    beacon, last = study.findings[-2:]
+    beacon, setter, last = study.findings[-3:]
     assert "3.89× as fast as Pond (rows summed by the host)" in last and len(last) < 400
-    assert "Most depends on the host's reads in flight, 10 in cxl's file" in last
-    assert "the nearest to BEACON here" in beacon and "2.03× as fast as BEACON" in last
+    assert "depends most on the host's reads in flight, 10 in cxl's file" in setter
+    assert "most like BEACON" in beacon and "2.03× as fast as BEACON" in last
     assert all(len(table.title) <= 100 for table in study.tables), "a page cuts longer titles"
     gains = rows_of(study, "Latency added")[2]
-    most = next(finding for finding in study.findings if "highest queries/s" in finding)
-    assert "host " in most and "(limited by the host's link)" in most and "(limited by a device's reads)" in most
+    most = next(finding for finding in study.findings if "the host sums the rows" in finding)
+    assert all(f"(limited by {name})" in most for name in ("the host's link", "a device's reads"))
     few = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "Latency added")[2]["Speed-up"]
-    assert f"with 20, the switch is {twice:.2f}× as fast" in last
+    assert f"with 20, the switch is {twice:.2f}× as fast" in setter
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
     ("watts", "caches", "said"),
     [
-        (Watts(1.0, 1.0, 5.0), (0.1,), "nand with a cache of 10.0 % of the rows takes 10 hosts for 10 with all rows"),
+        (Watts(1.0, 1.0, 5.0), (0.1,), "nand with a cache of 10.0 % of the rows takes 10 hosts instead of 10 "),
         (
             Watts(1.0, 1e6, 0.0),
             (0.1, 0.5),
-            "nand with a cache of 10.0 % of the rows takes least of 2: 10 hosts for 10",
+            "nand with a cache of 10.0 % of the rows takes least of 2: 10 hosts instead of 10",
         ),
-        (None, (None,), "nand takes 10 hosts for 10 with all rows in DRAM"),
+        (None, (None,), "nand takes 10 hosts instead of 10 with all rows in DRAM"),
     ],
 )
 def test_how_many_hosts_a_fleet_takes_is_said_first(
@@ -478,7 +478,8 @@ def test_how_many_hosts_a_fleet_takes_is_said_first(
     else:
         best = max(float(each) for each in saved)  # type: ignore[arg-type]
         assert f" and {percent(abs(best))} {'less' if best > 0 else 'more'} power, computed" in study.title
-        assert f"here {percent(abs(best))} {'less' if best > 0 else 'more'} with nand" in study.findings[-1]
+        power = f"{percent(abs(best))} {'less' if best > 0 else 'more'} power"
+        assert f"here the fleet takes {power} with nand" in study.findings[-1]
 
 
 def test_a_fleet_that_is_too_large_is_refused() -> None:

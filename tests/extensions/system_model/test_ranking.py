@@ -37,8 +37,8 @@ def test_the_error_is_that_of_the_systems_whose_truth_is_known_by_hand() -> None
     assert "orders 1 of 3 pairs as measured" in describe_error(
         {"a": 1.0, "b": 4.0, "c": 9.0}, {"a": 5.0, "b": 4.0, "c": 4.5}
     )
-    assert "one system says nothing of the order" in describe_error({"a": 1.0}, {"a": 2.0})
-    assert "The model's error is not known here" in describe_error({"a": 1.0}, {"b": 2.0})
+    assert "one system tells nothing about the order" in describe_error({"a": 1.0}, {"a": 2.0})
+    assert "The model's error is not known: " in describe_error({"a": 1.0}, {"b": 2.0})
 
 
 def test_steps_are_known_of_the_very_configuration_alone(tmp_path: Path) -> None:

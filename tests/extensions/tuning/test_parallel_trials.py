@@ -58,7 +58,7 @@ def test_trials_have_cores_of_their_own_and_the_best_and_the_default_are_measure
     assert workers.cpus == [(0,), (1,), (0,), (1,), *[None] * 10]
     folder, study = found_in(place)
     assert len(rows_of(study)) == 4 and "in 5 pairs with new seeds" in study.findings[0]
-    assert "2 trials were measured at a time" in study.findings[1] and "All have 1 thread" in study.findings[1]
+    assert "2 trials were measured at a time" in study.findings[1] and "All trials have 1 thread" in study.findings[1]
     assert "2 at a time" in study.tables[-1].title
     assert [each.value for each in study.parameters if each.name == "parallel trials"] == [2]
     for part in parts_of(folder).values():
