@@ -54,8 +54,8 @@ _MODEL_TARGET = 0.87
     "model_file",
     metavar="FILE.py",
     type=click.Path(path_type=Path),
-    help="Also write an example model, which can be trained unchanged, to FILE.py. Without the argument FILE, the "
-    "definition is written to the folder of FILE.py, under the name of FILE.py with the suffix .toml.",
+    help="Also write an example model, which can be trained unchanged, to FILE.py. If no file is named for the "
+    "definition, it is written beside the model's file: model.py gives model.toml.",
 )
 @click.option(
     "--data-of",

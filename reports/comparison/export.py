@@ -179,13 +179,13 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
             f"{effect_text(effect, factors[0])}{unit}."
         )
     return (
-        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of the runs is taken to be at "
-        "least what it would be if all runs ended at the same evaluation (or clock step) and one more run ended at "
-        "the next. A verdict is decided by the interval and by the smallest effect that counts (equivalence "
-        f"margin), {percent(effect)}. If sets were not measured alternately, intervals of speeds and times are "
-        "widened by an allowance for drift: the drift seen between repeated sets, or else "
-        f"{percent(ASSUMED_DRIFT, 0)} ({percent(REFERENCE_DRIFT, 0)} against a reference system). The allowance is "
-        f"at least {DRIFT_REACH:g} standard deviations of the speed of single runs."
+        f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of the runs has a lower "
+        "bound: the spread that would result if all runs ended at one evaluation (or clock step) and one additional "
+        "run ended at the next. A verdict is decided by the interval and by the smallest effect that counts "
+        f"(equivalence margin), {percent(effect)}. If sets were not measured alternately, intervals of speeds and "
+        "times are widened by an allowance for drift: the drift seen between repeated sets, or else "
+        f"{percent(ASSUMED_DRIFT, 0)} ({percent(REFERENCE_DRIFT, 0)} against a reference system). The allowance for "
+        f"drift is at least {DRIFT_REACH:g} standard deviations of the speed of single runs."
     )
 
 

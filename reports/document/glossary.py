@@ -19,15 +19,14 @@ _TERMS = {
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Interpolated": "Samples to converge, estimated as the point where a line through the last evaluations meets the "
-    "target. The estimate varies less by chance than the samples at the evaluation that met the target, but is not "
-    "part of the score.",
+    "target. Samples to converge that are interpolated vary less by chance, but are not part of the score.",
     "Throughput": "Samples trained until the quality target, divided by the training time without evaluations.",
     "Overhead": "Time to train minus training time: evaluations, and the time between blocks of training steps.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
     "a set that converges faster than chance allows is refused or scaled.",
-    "Geometric mean": "The exponential of the mean of the logarithms. Time to train = samples ÷ throughput × "
-    "(time to train ÷ training time) also holds for geometric means.",
+    "Geometric mean": "The exponential of the mean of the logarithms. The equation time to train = samples ÷ "
+    "throughput × (time to train ÷ training time) holds for geometric means, too.",
 }
 
 _COMMON = {

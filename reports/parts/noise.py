@@ -101,10 +101,10 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
         "Detectable differences are computed at the strictest of Holm's levels for four tests (time to train, "
         "convergence, throughput, overhead), which together have 95 % confidence. "
         f"{_at_least(percent(MIN_EFFECT, 0))} {_statistics(num_runs, 'runs')} {_drift(tolerances)} If the runs of "
-        "two sets alternate with equal seeds ('dlrmbench versus SET'), noise longer than a run affects both sets "
-        "alike. Runs with equal seeds are assumed to need the same number of samples to converge. The detectable "
-        "difference of alternating sets is computed from neighbouring runs of a set, so it leaves out changes of "
-        "the system from hour to hour."
+        "two sets alternate with equal seeds ('dlrmbench versus SET'), noise that lasts longer than a run affects "
+        "both sets alike. Runs with equal seeds are assumed to need the same number of samples to converge. The "
+        "detectable difference of alternating sets is computed from neighbouring runs of a set, so it leaves out "
+        "changes of the system from hour to hour."
     )
 
 

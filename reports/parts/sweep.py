@@ -142,7 +142,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means, of_grid = "Samples/s are geometric means of the processes", ""
     if sweep.is_of_runs:
-        others = "Apart from the score, times, samples and samples/s are geometric means of the runs that converged"
+        others = "Times, samples and samples/s are geometric means of the runs that converged"
         means = f"The score is the Olympic mean of the times to train. {others}"
         of_grid = (
             f" The {AT_LEAST_NAME}s of times and samples are also widened by the distance between two "

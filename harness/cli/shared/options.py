@@ -289,7 +289,7 @@ _DEFINING = (
     click.option(
         "--name",
         help="Label of this configuration, part of its folder's name. If --set changes a value that the definition "
-        "fixes, this makes a new benchmark, which is also called NAME.",
+        "fixes, the run is of a new benchmark, and the label is also the new benchmark's name.",
     ),
     DATA,
 )

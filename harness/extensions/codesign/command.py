@@ -69,9 +69,9 @@ def _spaces() -> Iterable[str]:
     type=several(click.Choice(["gp", "nsga2", "random"])),
     metavar="SEARCH,…",
     help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The first 10 "
-    "designs that gp tries, and the first 20 that nsga2 tries, are random. A design space with too many designs to "
-    "try each of them is searched by the first SEARCH given.  [default: searches are not compared; gp searches a "
-    "large design space, or nsga2 if --trials is more than 200]",
+    "designs that gp tries, and the first 20 that nsga2 tries, are random. If a design space has too many designs "
+    "to try each of them, the first SEARCH given also proposes the designs to try.  [default: no searches are "
+    "compared; in a large design space gp proposes the designs, or nsga2 if --trials is more than 200]",
 )
 @click.option(
     "--seeds",

@@ -37,7 +37,7 @@ _REMARKS = (
     "search 'together' chooses hardware and tile at once. Both searches try all tilings of each matrix product. A "
     "design space is searched whole where that takes about a minute, else in part.",
 )
-_ERROR = "largest error of a matrix product in blocks, as a share of the product's largest value"
+_ERROR = "largest error of a matrix product computed block by block, as a share of its largest value"
 _DESIGNS: Columns = (
     ("Mode", None, "given"),
     ("PEs", None, "computed"),

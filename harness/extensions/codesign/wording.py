@@ -64,12 +64,14 @@ def say_gain(mode: Mode, searched: DesignOutcomes) -> list[str]:
     said = [f"{head} {'. '.join(parts)}. {capital(_say_tried(mode, searched))}."]
     if "energy_j" in objectives:
         least = min(best[mode], key=lambda design: design.energy_delay)
-        above = f"an energy-delay {_say_distance(first.energy_delay, by_hand.energy_delay)}"
+        above = f"the energy-delay product is {_say_distance(first.energy_delay, by_hand.energy_delay)}"
         if is_timed:
-            above = f"an energy {_say_distance(first.energy_j, by_hand.energy_j)} and {above}"
-        of_energy = f"the {which} has {above} the baseline's"
+            above = f"energy is {_say_distance(first.energy_j, by_hand.energy_j)} and {above}"
+        of_energy = f"in the {which}, {above} the baseline's"
         if least is not first:
-            of_energy += f". The least energy-delay is {_say_distance(least.energy_delay, by_hand.energy_delay)} the "
+            of_energy += (
+                f". The least energy-delay product is {_say_distance(least.energy_delay, by_hand.energy_delay)} the "
+            )
             of_energy += f"baseline's, in a design that takes {duration(least.latency_s)} a step"
         said.append(f"{head} {of_energy} ({_SAVING}).")
     return said

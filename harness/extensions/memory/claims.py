@@ -72,7 +72,7 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
     setup = best.setup
-    ranges = f"{best.gains[0]:.2f}× to {best.gains[1]:.2f}× over the ranges of the numbers in {setup.name}'s file"
+    ranges = f"{best.gains[0]:.2f}× to {best.gains[1]:.2f}× as {setup.name}'s parameters vary within their ranges"
     over = setup.speed_up("switch", "device") if "device" in setup.question.pools else None
     beacon = "BEACON, whose parts the abstract of PIFS-Rec does not give, is not simulated: --pool device is nearest"
     if over is not None:

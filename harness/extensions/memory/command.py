@@ -269,8 +269,8 @@ def trace(
     "--watts",
     type=(amount, amount, amount),
     metavar="HOST GB DEVICE",
-    help="Power in watts. HOST: one host, without the DRAM that holds rows; GB: one gigabyte of the DRAM that holds "
-    "rows; DEVICE: one device of the slower memory.",
+    help="Power in watts of one host without the DRAM that holds rows (HOST), of one gigabyte of that DRAM (GB), and "
+    "of one device of the slower memory (DEVICE).",
 )
 @click.option(
     "--row-size",

@@ -153,9 +153,9 @@ TERMS = {
     "lookups. Only lookups after the warm-up count, so that a longer warm-up gives another rate.",
     "Load factor": "The share of a table's rows that its cache holds. One load factor for all tables divides "
     "memory in proportion to their sizes.",
-    "Touched": "Rows that the trace looks up at least once. Expected is the sum over all rows of 1 - (1 - p)^n, "
-    "where p is the probability that a lookup of the row's table is of the row, and n the number of lookups of the "
-    "table.",
+    "Touched": "Rows that the trace looks up at least once. The expected number of touched rows is the sum over all "
+    "rows of 1 - (1 - p)^n, where p is the probability that a lookup in the row's table is of this row, and n is the "
+    "number of lookups in the table.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
     "Pool": "Where the rows of a bag are summed: in the host, in each device, or in the switch between them.",
     "Read amplification": "Bytes that a memory reads for each byte of a row, since it reads whole granules.",

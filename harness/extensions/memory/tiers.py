@@ -471,7 +471,7 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     gains = None if gain is None else _vary_gain(setup, pool, gain)
     faster = ""
     if gain is not None and gains is not None:
-        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} times over the ranges of the numbers in {setup.name}'s file"
+        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} times as {setup.name}'s parameters vary within their ranges"
         times = f"{gain:.2f} times as much latency as with rows summed by the {pool}"
         faster = f". With rows summed by the host, {setup.name} adds {times} ({of_range}; simulated)"
     alone = _ALONE if question.rate is None else ""
@@ -654,7 +654,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Memory parameters that, each changed alone, give the switch PIFS-Rec's speed-up, without queueing"
+    title = "Value that each parameter needs, if changed alone, for PIFS-Rec's speed-up, without queueing"
     return make_table(title, columns, rows)
 
 

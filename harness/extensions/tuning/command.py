@@ -130,7 +130,7 @@ def tune(
 
     With --parallel-trials several trials are measured at a time; these trials are proposed together, before any of
     them is measured. A trial that ends early repeats its work until all trials measured at the same time have ended,
-    so that each trial runs beside equally many others. Repeated work of a trial is not recorded.
+    so that each trial runs beside equally many others; the repeated work is not recorded.
     """
     from harness.extensions.tuning.asked import with_kind
     from harness.extensions.tuning.records import SearchRecord

@@ -13,7 +13,7 @@ from reports.page.figures.times import hue_number
 from reports.results.result import Result
 from reports.text.formatting import converged, count, names, plural, printable
 from rules.logs import keys
-from rules.scoring.good_sets import failing_share, failing_words
+from rules.scoring.good_sets import failing_percent, failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
@@ -163,8 +163,10 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
             f"{reference}; a mean below {fewest} is not accepted."
         )
         if found.failing_share is not None:
-            error = failing_words(found.failing_share)
-            text += f" The convergence test of sets drawn from the reference's own runs: {error}."
+            failed = failing_percent(found.failing_share) if found.failing_share else "none"
+            text += (
+                f" Of sets drawn from the reference's own runs, the convergence test fails {failed} (false alarms)."
+            )
         if not member.is_scaled:
             return text
         factor, why = f"{member.score.rcp_factor:.4f}", "because the runs converge faster than the reference's mean"

@@ -324,7 +324,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     names = [column.name for column in sweep_table(sweep, "t").columns]
     assert "Score, s" in names and "Time to train, s" in names and "90 % interval, s" in names
     assert notes_of(view)[0].startswith(
-        "The score is the Olympic mean of the times to train. Apart from the score, times"
+        "The score is the Olympic mean of the times to train. Times, samples and samples/s are geometric means"
     )
     assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
         "Time to train",

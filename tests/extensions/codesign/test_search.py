@@ -393,10 +393,10 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
     first, tried, worse, second = ". ".join(each.rstrip(".") for each in say_gain("separate", searched)).split(". ")
     assert first == "Search 'hardware first' (modelled): in the fastest design found, a step takes 900.0 ms"
     assert worse == (
-        "Search 'hardware first' (modelled): the fastest design has an energy 20.0 % above and an energy-delay 8.0 % "
-        "above the baseline's"
+        "Search 'hardware first' (modelled): in the fastest design, energy is 20.0 % above and the energy-delay "
+        "product is 8.0 % above the baseline's"
     )
-    least = "The least energy-delay is 5.0 % below the baseline's, in a design that takes 950.0 ms a step ("
+    least = "The least energy-delay product is 5.0 % below the baseline's, in a design that takes 950.0 ms a step ("
     assert second.startswith(least)
     assert tried == (
         "Hardware: all 3 points tried, 1 valid; tiles: all 9 points tried, 4 valid; the distance of the designs "
@@ -406,7 +406,7 @@ def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None
 
 def test_a_design_that_is_best_in_both_is_one() -> None:
     _, said = say_gain("separate", found_of(FRUGAL))
-    both = "the fastest design has an energy 0.0 % above and an energy-delay 5.0 % below the baseline's (published "
+    both = "energy is 0.0 % above and the energy-delay product is 5.0 % below the baseline's (published "
     assert both in said
     alone = answer(found_of(FRUGAL, objectives=("latency_s",)), ("separate",))
     assert alone.endswith("5.0 % less than the baseline, modelled")

@@ -158,7 +158,7 @@ def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() 
     study = tiers_study(made_trace(pooling=80), question("cxl", pools=POOLS), None, "a test")
     host, device, switch = (row["Host link"] for row in rows_of(study, "Latency added"))
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
-    solved = rows_of(study, "Memory parameters that, each changed")
+    solved = rows_of(study, "Value that each parameter needs, if changed alone")
     assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89×, other traces"}
     name = "Reads in flight of the host"
     assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value

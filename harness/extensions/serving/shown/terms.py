@@ -8,12 +8,13 @@ TERMS = {
     "run is, the fewer late queries LoadGen's rule allows, and the more the highest VALID rate depends on the random "
     "arrival times. The steady-state rate is the measured VALID rate divided by a ratio from simulation. The "
     "simulated ratio is the highest rate that is VALID with LoadGen's arrivals and by LoadGen's rule, divided by the "
-    "highest rate that meets the limit in steady state. The steady-state rate is labelled as simulated, because the "
-    "ratio is. No steady-state rate is stated where LoadGen's runs contradict the simulation.",
+    "highest rate that meets the limit in steady state. The steady-state rate is labelled as simulated, because it "
+    "is computed from a simulated ratio. No steady-state rate is stated where LoadGen's runs contradict the "
+    "simulation.",
     "Spread": "Range that contains, with 95 % confidence, the rate at which half of all runs of equal length are "
-    "VALID. The spread comes from repeated simulated searches for this rate, each with different random arrivals "
-    "and service times. The spread does not allow for periods when the system is slower than it was during the "
-    "measurement.",
+    "VALID. The spread comes from repeated simulated searches for the highest VALID rate, each with different "
+    "random arrivals and service times. The spread does not allow for periods when the system is slower than it "
+    "was during the measurement.",
     "Held up": "A run in which calls, or the issuing of queries, stood still for longer than half the latency limit, "
     "for so many queries that this may have decided the verdict. A held-up run is made again if it is INVALID.",
     "Query": "A number of items to be ranked for one user, in one request.",
