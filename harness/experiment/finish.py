@@ -112,8 +112,8 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
-    """Return the more serious of the exit codes of the two run sets of a completed pair; DONE for a pair of
-    measurements."""
+    """Return the exit code of a completed pair: of two sets of training runs, the more serious of their exit codes;
+    of two measurements (of throughput, say), which no rule judges, DONE."""
     return worst_of(exit_code_of_set(result) for result in finished.sets)
 
 

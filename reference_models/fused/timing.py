@@ -33,8 +33,8 @@ _MOST_S = 0.5
 """Seconds spent on timing a product after which no further turn (one timing of each form) begins; the limit holds for
 the first turns, and again for the later turns."""
 _MAX_FLOP = 4e9
-"""Maximum number of floating-point operations of a matrix product that is timed; larger products are timed with fewer
-samples, but at least `_MIN_SAMPLES`."""
+"""Limit on the floating-point operations of a timed matrix product: in place of a larger product, one of fewer
+samples (rows), but of at least `_MIN_SAMPLES`, is timed."""
 _MIN_SAMPLES = 512
 
 

@@ -13,9 +13,9 @@ _TERMS = {
     "evaluations included.",
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest run. One run that did not converge "
     "may count as the slowest run; with two or more such runs, the set has no score.",
-    "Interval": "A confidence interval of the geometric mean: Student's t on the logarithms. Times to train and "
-    "samples to converge are known only at evaluations; their intervals are wider by the distance between two "
-    "evaluations, divided by the number of runs.",
+    "Interval": "A confidence interval of the geometric mean: Student's t on the logarithms. The target is seen to "
+    "be met only at an evaluation, so the confidence intervals of times to train and samples to converge are "
+    "widened: by the spacing of evaluations, divided by the number of runs.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Interpolated": "Samples to converge, estimated as the point where a line through the last evaluations meets the "

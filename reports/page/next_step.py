@@ -89,7 +89,7 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
         purpose = f"makes the {MIN_RUNS} {words[1]} per configuration that a verdict needs"
         return resume_command(member, total), purpose
     if sweep.best is not None and sweep.best.alike and most < _MOST_RUNS and sweep.law is None:
-        purpose = f"makes {2 * most} {words[1]} per configuration, which show smaller differences"
+        purpose = f"makes {2 * most} {words[1]} per configuration, to detect smaller differences"
         return resume_command(member, 2 * most), purpose
     if sweep.kind == "throughput" and (trained := _train_all(group.record, sweep)):
         return trained, "trains each configuration to the target, as the fastest may need more samples"

@@ -70,8 +70,8 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """Return the verdicts on the submission and the MLPerf round that each judged result set is in, the submission's
-    first, by the path of the set that the set's own verdict states."""
+    """Return for each judged result set the verdicts on the submission and on the MLPerf round that hold the set, in
+    this order. The key is the set's path, as the set's own verdict states it."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:

@@ -68,8 +68,8 @@ class HelpedCommand(click.Command):
 
 
 def _common_place(option: click.Option) -> int:
-    """Return the position of an option among those that most users need: before them for a command's own options,
-    after them for --help."""
+    """Return the sort key by which a command's help lists an option: the command's own options come first, then the
+    options that most users need, in their order, then --help."""
     if "--help" in option.opts:
         return len(_COMMON)
     return _COMMON.index(str(option.name)) if option.name in _COMMON else -1

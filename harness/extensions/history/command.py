@@ -35,8 +35,8 @@ _DEFAULT_PAGE = Path("history.html")
     default="never",
     show_default=True,
     help="regression: list what changed, and exit with 5 if a series got worse within its newest sets (number: "
-    "--last). Exit with 7 if no series got worse, but a series cannot be judged; such a series does not count if "
-    "every judged series has newer sets.",
+    "--last). Exit with 7 if no series got worse but a series cannot be judged, unless every judged series has "
+    "sets that are newer than all sets of the series that cannot be judged.",
 )
 @click.option(
     "--last",

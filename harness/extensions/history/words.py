@@ -20,11 +20,11 @@ METHOD = (
     "sets does. In simulations the chance of a false alarm on a page of one to four series is at most 2 % where "
     "sets are independent, and at most 10 % where neighbouring sets are correlated. The exception is a page of four "
     "series of 12 sets each, where the chance of a false alarm is at most 25 % if neighbouring sets are correlated, "
-    "and at most 30 % if the sets also drift. A jump of 5 standard deviations is found in at least 85 % of series "
-    "of 12 or more sets. Four sets in a row look like a change if other work on the machine shifts them by more "
-    "than twice the noise. Intervals of a jump's size are at 95 % confidence (Welch), with the place of the change "
-    "taken as known. Sets that differ in hardware, data, benchmark definition or a value given by the user are in "
-    "different series; default values may differ within a series. The rules judge nothing on this page."
+    "and at most 30 % if the sets also drift. A jump of 5 standard deviations is detected in at least 85 % of "
+    "simulated series of 12 or more sets. Four sets in a row look like a change if other work on the machine shifts "
+    "them by more than twice the noise. Intervals of a jump's size are at 95 % confidence (Welch), with the place "
+    "of the change taken as known. Sets that differ in hardware, data, benchmark definition or a value given by the "
+    "user are in different series; default values may differ within a series. The rules judge nothing on this page."
 )
 """Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400

@@ -46,10 +46,10 @@ def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path,
     'place --costs FILE', on this machine or on another, adds up the tables' times that FILE holds.
 
     With --sets, random sets of 1 to 15 tables or parts of tables are also timed, each set as one lookup, backward
-    pass and update of all its tables. With --sets, each round of measurement times every table, every part of a table
-    and every set. 'place --costs FILE --cost net' tells whether the measured times of sets of tables differ from sums
-    of the tables' times by more than the noise. The time of a set of tables is predicted by
-    a neural net, instead of by the sum of its tables' times, only where the net is shown to predict better.
+    pass and update of all its tables. With --sets, each round of measurements covers every table, every part of a
+    table and every set. 'place --costs FILE --cost net' tells whether the measured times of sets of tables differ
+    from sums of the tables' times by more than the noise. The time of a set of tables is predicted by a neural net,
+    instead of by the sum of its tables' times, only where the net is shown to predict better.
     """
     from harness.extensions.placement.kept_costs import measure_costs as measure
     from harness.extensions.placement.plans import UNBOUNDED

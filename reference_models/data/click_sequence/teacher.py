@@ -1,10 +1,11 @@
 """Build the hidden teacher of a generated sequence log: the next click's probability, given the user's past.
 
 Every item has an artist, every artist one of several latent classes; every user has a few favourite classes, to which
-most of the user's items belong. logit = bias + the item's own effect + sum over the user's last events before the
-window, the k-th last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A the
-identity times `same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`. So a
-click depends on the history, where older events matter less, and on the item.
+most of the user's items belong. The logit of a click is the sum of a bias, the item's own effect, and a term for each
+of the user's last events before the window. The term of the k-th last event is weight_k * s * affinity: s is +1 if
+the event was a click, else -1; the affinity is `same_class` + `other_class` if the event's item and the item are of
+one class, else `other_class`; weight_k is proportional to decay**k, and all weights together have the Euclidean norm
+`history_scale`. So a click depends on the history, where older events matter less, and on the item.
 """
 
 from dataclasses import dataclass

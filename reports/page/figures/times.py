@@ -269,7 +269,7 @@ def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     slowest = min(known[0] / median for _, known, median in medians)
     lead = (
         f"The slowest block of steps of any run had {percent(slowest)} of its run's median throughput. A dip at the "
-        "same block of all runs suggests that the program slows down, a dip in a single run that the system does."
+        "same block of all runs suggests that the program slows down; a dip in one run, that the system slowed down."
     )
     about, lines = f"Samples per second. {lead}", [line for _, line in drawn]
     return Chart(

@@ -38,7 +38,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
         if noise.time or noise.throughput:
             blocks.append(_table_of_one(result, noise, id_))
     else:
-        text = "The spread of each set's times by cause, and the difference that could be detected from an equal set."
+        text = "Spread of each set's times by cause, and the difference that two sets of equal spread could show."
         blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, tolerances)))
 

@@ -19,10 +19,11 @@ LATE_S, LATE = 0.25, 0.01
 in its log: seconds, plus a fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the
 time that the parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerances for runs whose second clock was that of an earlier version's process or of the run's own process, not
-that of a timekeeper: one run's time by the second clock may exceed the time in its log by the larger of the seconds
-and the first fraction of the run. Whatever their second clocks, all runs of a set together are at fault where the
-excesses add up to more than the seconds and each is above the second fraction of its run."""
+"""Tolerances for the excess of a run's time by its second clock over the time in its log: a time in seconds, a
+fraction for a single run, and a fraction for a whole set. If the second clock was not a timekeeper's, but that of the
+run's own process or of an earlier version's process, a run may exceed its log by the time or the first fraction,
+whichever is larger. A set is at fault, whatever its runs' second clocks, if the excesses add up to more than the time
+and each is above the last fraction of its run."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
 """Tolerance for the time from run_stop until the log was closed, by the system's wall clock, which may be set
 meanwhile: the larger of the seconds and the fraction of the run."""
