@@ -132,8 +132,8 @@ def _machine_words(study: StudyRecord, host: str) -> str:
     find_modelled = details_of(study.kind).modelled
     if find_modelled is None or not (modelled := find_modelled(study)):
         return host
-    done = "computed and timed" if study.preflight else "computed"
-    return f"{modelled}, modelled" + (f"; {done} on {host}" if host else "")
+    done = "ran and took its timings" if study.preflight else "ran"
+    return f"{modelled}, modelled" + (f"; this study {done} on {host}" if host else "")
 
 
 def command_of_study(study: StudyRecord) -> str:

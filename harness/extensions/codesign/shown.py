@@ -52,13 +52,13 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
 
 
 def _found_by(modes: list[str]) -> str:
-    """Say how a design was found: 'by hand, also found by 'hardware first'', 'found by 'hardware first' and
+    """Say how a design was found: 'designed by hand, also found by 'hardware first'', 'found by 'hardware first' and
     'together''."""
     searches = [f"'{mode}'" for mode in modes if mode != BY_HAND]
     found = " and ".join(filter(None, (", ".join(searches[:-1]), *searches[-1:])))
     if len(searches) == len(modes):
         return f"found by {found}"
-    return f"{BY_HAND}, also found by {found}" if found else BY_HAND
+    return f"designed {BY_HAND}, also found by {found}" if found else f"designed {BY_HAND}"
 
 
 def name_array(study: StudyRecord) -> str:

@@ -136,8 +136,8 @@ def space_study(
         tables=[make_table("Pareto front of designs, and the baseline design by hand", _DESIGNS,
                            [_show_design(array, *design) for design in designs]),
                 *([] if compared is None else [table_compared(compared, searched)]),
-                make_table(f"Tilings of the design of least {OBJECTIVE_NAMES[objectives[0]]}, search "
-                           f"'{MODE_NAMES[modes[-1]]}'",
+                make_table(f"Tilings used by the design of least {OBJECTIVE_NAMES[objectives[0]]} that the search "
+                           f"'{MODE_NAMES[modes[-1]]}' found",
                            _TILINGS, tilings)],
         parameters=[Parameter(name="array", value=array.title, unit=None, source="file", note="title"),
                     *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value,

@@ -32,10 +32,11 @@ from reports.statistics.ratios import factor_from
 from reports.text.formatting import interval, plural, si, utc
 
 TERMS = {
-    "Series": "Sets of one benchmark, configuration, system and data in the order of time, compared in one "
+    "Series": "Sets that share benchmark, configuration, system and data, put in order of time and compared in one "
     "quantity, such as throughput.",
-    "Change": "A jump between two sets that fits the series far better than chance, drift or a steady trend does.",
-    "Code": "Digest of the files of dlrmbench that made a set: it changes with the files, also without a commit.",
+    "Change": "A jump between two sets that explains the series far better than chance, drift or a steady trend.",
+    "Code": "Digest of dlrmbench's source files when the set was measured: the digest changes whenever one of these "
+    "files changes, even if the change is not committed.",
     "Interval": "95 % interval of a set's mean over its runs, which are assumed independent; drift from hour to hour "
     "is not included.",
     "Alternately": "Runs of two sets alternate (A/B) with equal seeds, so that drift affects both sets alike.",

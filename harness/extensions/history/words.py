@@ -15,16 +15,17 @@ from reports.text.formatting import interval, names, plural, printable, ratio, u
 from rules.errors import InputError
 
 METHOD = (
-    "A change is a jump of the sets' mean (of the mean logarithm where ratios are compared), with at least 3 sets "
-    "on each side. The jump must fit the series far better than a steady trend or correlation between neighbouring "
-    "sets does. In simulations the chance of a false alarm on a page of one to four series is at most 2 % where "
-    "sets are independent, and at most 10 % where neighbouring sets are correlated. The exception is a page of four "
-    "series of 12 sets each, where the chance of a false alarm is at most 25 % if neighbouring sets are correlated, "
-    "and at most 30 % if the sets also drift. A jump of 5 standard deviations is detected in at least 85 % of "
-    "simulated series of 12 or more sets. Four sets in a row look like a change if other work on the machine shifts "
-    "them by more than twice the noise. Intervals of a jump's size are at 95 % confidence (Welch), with the place "
-    "of the change taken as known. Sets that differ in hardware, data, benchmark definition or a value given by the "
-    "user are in different series; default values may differ within a series. The rules judge nothing on this page."
+    "A change is a jump of the sets' mean, with at least 3 sets on each side; where ratios are compared, the mean is"
+    " that of the logarithms. A jump is reported only if it explains the series far better than a steady trend or "
+    "correlation between neighbouring sets. In simulations the chance of a false alarm on a page of one to four "
+    "series is at most 2 % where sets are independent, and in most cases at most 10 % where neighbouring sets are "
+    "correlated. On a page of four series of 12 sets each, the chance of a false alarm can be higher: at most 25 % "
+    "if neighbouring sets are correlated, and at most 30 % if the sets also drift. A jump of 5 standard deviations "
+    "is detected in at least 85 % of simulated series of 12 or more sets. Four sets in a row look like a change if "
+    "other work on the machine shifts them by more than twice the noise. Intervals of a jump's size are at 95 % "
+    "confidence (Welch), with the place of the change taken as known. Sets that differ in hardware, data, benchmark "
+    "definition or a value given by the user are in different series; default values may differ within a series. No "
+    "set on this page is judged by MLPerf's rules."
 )
 """Text on the method by which changes are found, with its error rates, which test_change_points.py simulates."""
 _MAX_COMMAND = 400

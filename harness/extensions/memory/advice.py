@@ -15,7 +15,7 @@ _LOAD = 0.7
 """Load (busy share of the time) of the busiest device or link at the query rate that the suggested next command asks
 for."""
 _CACHES = "1%,5%,20%"
-_NO_PRICES = "no prices are known"
+_NO_PRICES = "no costs are given: memory prices are not known"
 _ROW_BYTES = 128
 """Bytes of an embedding row in the suggested command where a trace does not give the size: 32 values of fp32."""
 

@@ -22,12 +22,12 @@ _LEAST_POWER = 0.05
 """Smallest saving of power in the abstract of the paper on software-defined memory (arXiv 2110.11489), as a share of
 the power before."""
 _SETTERS = {
-    "host_reads_in_flight": "the host's reads in flight",
-    "pool_reads_in_flight": "the pool's reads in flight",
+    "host_reads_in_flight": "the number of reads that the host keeps in flight",
+    "pool_reads_in_flight": "the number of reads that the pool keeps in flight",
     "read_latency_s": "the latency of a read",
-    "reads_per_s": "the reads a second of a device",
+    "reads_per_s": "the reads per second of a device",
     "switch_latency_s": "the latency of the switch",
-    "host_link_bytes_per_s": "the host's link",
+    "host_link_bytes_per_s": "the bandwidth of the host's link",
 }
 
 
@@ -44,7 +44,7 @@ class FleetRow(NamedTuple):
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
     """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
-    or say why the published one is not shown.
+    or say why the study has none.
 
     Return the comparison as the last finding, after one on BEACON where rows may be summed in a switch.
     """
@@ -68,7 +68,9 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
             else "--pool host,switch simulates the speed-up over rows summed by the host"
         )
         why = why if any(each.setup.reads.rows.any() for each in said) else "nothing is remote"
-        return [f"Published for {published} (other traces). The speed-ups of PIFS-Rec are not shown here: {why}"]
+        return [
+            f"Published for {published} (other traces). This study has no speed-up to compare with PIFS-Rec's: {why}"
+        ]
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
     setup = best.setup
@@ -111,13 +113,15 @@ def _say_setter(setup: Setup, gain: float) -> str:
             doubled = setup.changed(**{member: 2 * quantity.value}).speed_up("switch")
             effects |= {} if not doubled else {member: (quantity.value, doubled)}
     if not effects:
-        return f"The switch's speed-up over the host depends on no single number in {setup.name}'s file"
+        return (
+            f"The switch's speed-up over the host depends on no single number in the parameter file of {setup.name}"
+        )
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
-    number = f"{_SETTERS[most]}, {value:g} in {setup.name}'s file"
+    number = f"{_SETTERS[most]} ({value:g} in the parameter file of {setup.name})"
     return (
-        f"The switch's speed-up over the host depends most on {number}: with {2 * value:g}, the switch is "
-        f"{doubled:.2f}× as fast as the host"
+        f"The switch's speed-up over the host depends most on {number}: with this value doubled to {2 * value:g}, "
+        f"the switch is {doubled:.2f}× as fast as the host"
     )
 
 
@@ -197,11 +201,12 @@ def _say_power(saved: float) -> str:
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
     """Compare the power that the best fleet saves with the savings published in the paper on software-defined memory,
     in a clause."""
-    published = "Software-defined memory's published saving of 5 % to 29 % of power (other models and hosts)"
+    published = "For software-defined memory, a saving of 5 % to 29 % of power was published (other models and hosts)"
+    none = "This study computes no saving of power"
     if fleet is None or not counted:
         num_waits = sum(each.wait_s is not None for each in said)
         waits = "The latencies of this study are simulated" if num_waits else "No latency was simulated at this rate"
-        return f"{published} is not shown here: give --fleet and --watts. {waits}"
+        return f"{published}. {none}: give --fleet and --watts to compute one. {waits}"
     before, best = counted[0], find_best_fleet(counted)
     assert best is not None
     if fleet.watts is None:
@@ -209,11 +214,11 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequen
             f"{best.hosts.number:,} hosts with {best.label} instead of {before.hosts.number:,} with all rows in DRAM "
             "(computed)"
         )
-        return f"{published} is not shown: --watts was not given; {hosts}"
+        return f"{published}. {none}, as --watts was not given; the fleet needs {hosts}"
     saved = best.saved or 0.0
-    words = f"the fleet takes {_say_power(saved)} power with {best.label} (computed from given watts)"
-    shown = "" if saved >= _LEAST_POWER else " is not shown"
+    words = f"In this study, the fleet takes {_say_power(saved)} power with {best.label} (computed from given watts)"
+    less = "" if saved >= _LEAST_POWER else ", which does not confirm the published saving"
     hosts = f"{best.hosts.number:,} hosts instead of {before.hosts.number:,}, limited by {best.limit}"
     dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM instead of {num_bytes(before.hosts.dram_bytes)}"
     set_by = f"{hosts}, and from {dram} for a copy of the rows"
-    return f"{published}{shown}: here {words}. The fleet's power follows from {set_by}"
+    return f"{published}. {words}{less}. The fleet's power follows from {set_by}"

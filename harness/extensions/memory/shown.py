@@ -133,12 +133,16 @@ def _name(row: Mapping[str, Cell], column: str) -> str:
 
 
 def name_tiers(study: StudyRecord) -> str:
-    """Name the memories of a study, such as '4 devices of nand or 3dxp'; empty for a trace, which models none."""
+    """Name the memories of a study, such as 'nand compared with 3dxp, 4 devices each'; empty for a
+    trace, which models none."""
     found = (row.get("Tier") for table in study.tables for row in rows_of(table))
     tiers = [*dict.fromkeys(printable(tier, 40) for tier in found if isinstance(tier, str))]
     number = find_parameter(study, "devices")
-    of_each = "" if number is None else f"{plural(int(number), 'device')} of "
-    return f"{of_each}{' or '.join(tiers)}" if tiers else ""
+    words = " compared with ".join(filter(None, (*tiers[:1], " and ".join(tiers[1:]))))
+    if number is None or not tiers:
+        return words
+    devices = plural(int(number), "memory device")
+    return f"{words}, {devices} each" if len(tiers) > 1 else f"{devices} of {words}"
 
 
 TERMS = {

@@ -471,9 +471,9 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     gains = None if gain is None else _vary_gain(setup, pool, gain)
     faster = ""
     if gain is not None and gains is not None:
-        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} times as {setup.name}'s parameters vary within their ranges"
-        times = f"{gain:.2f} times as much latency as with rows summed by the {pool}"
-        faster = f". With rows summed by the host, {setup.name} adds {times} ({of_range}; simulated)"
+        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} times over the ranges of {setup.name}'s parameters"
+        times = f"{gain:.2f} times as high when the host sums the rows as when the {pool} sums them"
+        faster = f". The latency that {setup.name} adds is {times} (simulated; {of_range})"
     alone = _ALONE if question.rate is None else ""
     of_queries = plural(len(setup.reads.rows), "counted query", "counted queries")
     tail = "" if p99 is None else f" on average and {duration(p99)} at p99"
@@ -621,8 +621,8 @@ def _answer(
         return f"{found}{rate} {of_all}{busy}, computed"
     if best.gain is not None:
         times = f"the {best.pool} sums rows {best.gain:.1f}× as fast as the host"
-        published = f"; PIFS-Rec has {SPEEDUP}× on other traces, published" if best.pool == "switch" else ""
-        return f"{found}{best.setup.label}: {times}, simulated{published}"
+        published = f"; published for PIFS-Rec: {SPEEDUP}×, on other traces" if best.pool == "switch" else ""
+        return f"{found}with {best.setup.label}, {times} (simulated){published}"
     waiting = [each for each in said if each.wait_s is not None]
     setup = best.setup
     missing = f" ({percent(setup.miss_ratio)} of lookups miss)" if setup.cache.words and not answers else ""
@@ -654,7 +654,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         ("Switch over devices", None, "simulated"),
         ("PIFS-Rec over BEACON", None, "published"),
     )
-    title = "Value that each parameter needs, if changed alone, for PIFS-Rec's speed-up, without queueing"
+    title = "Value at which each parameter, changed alone, gives PIFS-Rec's published speed-up (without queueing)"
     return make_table(title, columns, rows)
 
 

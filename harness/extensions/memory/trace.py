@@ -281,10 +281,10 @@ def say_cold(caches: str, num_lookups: int, *, is_drawn: bool = True) -> str:
     longer trace, as it does not for a file of lookups.
     """
     most = f"With {caches}, most misses" if caches else "Most misses"
-    longer = f"{'make' if is_drawn else 'take'} a trace longer than this one of {num_lookups:,} lookups"
+    longer = "make a longer trace (--lookups)" if is_drawn else "take a longer trace"
     return (
-        f"{most} are first lookups of a row, as in every short trace. To see the steady miss ratio of a cache, "
-        f"{longer}{' (--lookups)' if is_drawn else ''}."
+        f"{most} are first lookups of a row, as in every short trace. This trace has {num_lookups:,} lookups; to see "
+        f"the steady miss ratio of a cache, {longer}."
     )
 
 

@@ -316,7 +316,7 @@ def _name_plan(name: str, costs: PlacementCosts) -> str:
     """Return the start of a table's title on the plan of a search, or on the plan in use today, also after moves."""
     if name in _OF_TODAY:
         return "Today's plan" if name == TODAY else "Today's plan after moves"
-    return f"Plan of {_name_search(name, costs)}"
+    return f"Plan found by {_name_search(name, costs)}"
 
 
 def _is_learnt(name: str, costs: PlacementCosts) -> bool:
@@ -329,14 +329,14 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
     said = []
     if _AUTOSHARD in found:
         here = verdicts.get(_AUTOSHARD, "has no baseline beside it")
-        shown = "as is claimed" if "cheaper" in here else "so the claim is not shown"
+        shown = "as is claimed" if "cheaper" in here else "so this study does not confirm the claim"
         said.append(
             "AutoShard's paper (KDD'22) claims plans that are better than heuristics', without one figure: here "
             f"AutoShard {here}, {shown}"
         )
     if _NEUROSHARD in found and costs.has_net:
         here = verdicts.get(_NEUROSHARD, "has no baseline beside it")
-        shown = "on tasks of our own" if "cheaper" in here else "so the claim is not shown"
+        shown = "on tasks of our own" if "cheaper" in here else "so this study does not confirm the claim"
         said.append(
             f"NeuroShard's paper (MLSys'23) claims a gain of {PUBLISHED}, over its best baseline: here NeuroShard "
             f"{here}, {shown}"
@@ -344,11 +344,12 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
     elif _NEUROSHARD in found:
         said.append(
             f"NeuroShard's published improvement ({PUBLISHED}) rests on its cost net, which no search of this study "
-            "uses: the claim is not shown"
+            "uses: this study does not confirm the claim"
         )
     if not said:
         said.append(
-            f"No learned search is compared here, so the published gain (NeuroShard: {PUBLISHED}) is not shown"
+            "This study compares no learned search, so it neither confirms nor refutes the gain published for "
+            f"learned searches (NeuroShard: {PUBLISHED})"
         )
     return "; ".join(said) + "."
 

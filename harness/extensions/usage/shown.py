@@ -24,7 +24,11 @@ _MOST_LINES = 5
 _LARGEST = 1e9
 """Upper bound of the precisions, speed-ups and memory ratios of retrievals that charts draw."""
 _NOTE = "The table below lists the numbers of this chart."
-_KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped (at its release)"))
+_KEYS = (
+    ("part-train", "done in time"),
+    ("part-eval", "done late"),
+    ("dot-failed", "dropped (drawn at the request's release)"),
+)
 
 
 class RequestBar(NamedTuple):
@@ -127,7 +131,8 @@ def draw_requests(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 
 TERMS = {
     "Deadline": "Time by which a request must be done, counted from its release.",
-    "Request": "One request to a model, released at the model's rate.",
+    "Request": "A call of one model. Requests to a model are released (arrive) at the rate set for the model, or "
+    "together with requests to another model.",
     "Score": "XRBench's score, from 0 to 100: the mean over models of the product of three scores: real time (RT), "
     "energy (EN) and quality of experience (QoE).",
     "Real-time score (RT)": "Near 1 where requests are done well before their deadlines, near 0 where they are late.",

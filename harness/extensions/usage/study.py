@@ -84,8 +84,8 @@ def make_usage_study(
     findings = [*findings, *following, *said] if axis is None else [*said, *following, *findings]
     if stand_ins:
         findings.append(
-            f"Small MLPs replace the networks {names(stand_ins, 8)} of the benchmark from which this usage scenario "
-            "is taken. The score shows how this machine schedules requests; the score is not a result "
+            "In this usage scenario, small MLPs replace networks of the benchmark from which the scenario is taken: "
+            f"{names(stand_ins, 8)}. The score shows how this machine schedules requests; the score is not a result "
             "of the benchmark from which this usage scenario is taken."
         )
     findings += _say_not_shown(first.usage, is_trained=is_trained)

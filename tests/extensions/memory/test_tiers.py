@@ -59,7 +59,7 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
 def test_a_terminal_is_shown_the_sentence_that_closes(inside: Command, kept: Path) -> None:
     done = inside("tiers", "--trace", "t", "--cache", "5%,20%")
     said = " ".join(done.stdout.split())
-    assert done.returncode == 0 and "is not shown here: give --fleet and --watts" in said
+    assert done.returncode == 0 and "computes no saving of power: give --fleet and --watts" in said
 
 
 def test_a_file_named_like_a_shipped_tier_stands_beside_it(inside: Command, kept: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() 
     study = tiers_study(made_trace(pooling=80), question("cxl", pools=POOLS), None, "a test")
     host, device, switch = (row["Host link"] for row in rows_of(study, "Latency added"))
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
-    solved = rows_of(study, "Value that each parameter needs, if changed alone")
+    solved = rows_of(study, "Value at which each parameter, changed alone")
     assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89×, other traces"}
     name = "Reads in flight of the host"
     assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value
@@ -231,7 +231,7 @@ def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
         asked = question("cxl", pools=POOLS, local_bytes=1 << 40, placement=placement, rate=100.0)
         study = tiers_study(made_trace(), asked, None, "a test")
         assert study.findings[0].startswith("Nothing is remote")
-        assert study.findings[-1].endswith("are not shown here: nothing is remote.")
+        assert study.findings[-1].endswith("compare with PIFS-Rec's: nothing is remote.")
         assert {row["Mean added"] for row in rows_of(study, "Latency added")} == {0.0}
 
 
@@ -290,7 +290,7 @@ def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
     asked: dict[str, Any], said: str | None
 ) -> None:
     study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
-    assert said is None or (said in study.findings[1] and "of 24,000 lookups (--lookups)" in study.findings[1])
+    assert said is None or (said in study.findings[1] and "This trace has 24,000 lookups" in study.findings[1])
     assert sum("first lookups of a row" in finding for finding in study.findings) == (said is not None)
 
 
@@ -313,7 +313,7 @@ def test_no_p99_is_said_of_few_queries() -> None:
 
 def test_the_machine_of_a_study_is_its_tiers_and_its_page_begins_with_what_a_query_waits_for() -> None:
     study = tiers_study(made_trace(), question("nand", "cxl", num_devices=2), None, "a test")
-    assert provenance_of_study(study).machine == "2 devices of nand or cxl, modelled"
+    assert provenance_of_study(study).machine == "nand compared with cxl, 2 memory devices each, modelled"
     first, second, *_ = study_sections(study, "study1")
     assert first.heading == "Latency added to a query" and second.heading.startswith("Reads needed")
 
@@ -412,13 +412,19 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "is not shown here: give --fleet and --watts"),
-        ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
+        ({}, "computes no saving of power: give --fleet and --watts"),
+        (
+            {"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)},
+            "computes no saving of power, as --watts was not given",
+        ),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
-            "is not shown: here the fleet takes 499.7 % more",
+            "In this study, the fleet takes 499.7 % more",
         ),
-        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown here: --pool host,switch simulates the speed-up"),
+        (
+            {"tiers": {"cxl": find_tier("cxl")}},
+            "no speed-up to compare with PIFS-Rec's: --pool host,switch simulates the speed-up",
+        ),
     ],
 )
 def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any], said: str) -> None:
@@ -430,7 +436,7 @@ def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any],
 def test_a_fleet_behind_a_switch_is_held_against_both_papers_each_in_a_sentence() -> None:
     fleet = Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))
     study = tiers_study(made_trace(), question("cxl", pools=("host", "switch"), fleet=fleet), None, "a test")
-    assert "PIFS-Rec: 3.89×" in study.findings[-2] and study.findings[-1].startswith("Software-defined memory's")
+    assert "PIFS-Rec: 3.89×" in study.findings[-2] and study.findings[-1].startswith("For software-defined memory")
     assert max(map(len, study.findings[-2:])) < 400, "is cut at a terminal"
 
 
@@ -438,16 +444,19 @@ def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
     beacon, setter, last = study.findings[-3:]
     assert "3.89× as fast as Pond (rows summed by the host)" in last and len(last) < 400
-    assert "depends most on the host's reads in flight, 10 in cxl's file" in setter
+    assert (
+        "depends most on the number of reads that the host keeps in flight (10 in the parameter file of cxl)"
+        in setter
+    )
     assert "most like BEACON" in beacon and "2.03× as fast as BEACON" in last
     assert all(len(table.title) <= 100 for table in study.tables), "a page cuts longer titles"
     gains = rows_of(study, "Latency added")[2]
-    most = next(finding for finding in study.findings if "the host sums the rows" in finding)
+    most = next(finding for finding in study.findings if "(limited by the host's link)" in finding)
     assert all(f"(limited by {name})" in most for name in ("the host's link", "a device's reads"))
     few = change(find_tier("cxl"), host_reads_in_flight=TierQuantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "Latency added")[2]["Speed-up"]
-    assert f"with 20, the switch is {twice:.2f}× as fast" in setter
+    assert f"with this value doubled to 20, the switch is {twice:.2f}× as fast" in setter
     assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
 
 
@@ -479,7 +488,7 @@ def test_how_many_hosts_a_fleet_takes_is_said_first(
         best = max(float(each) for each in saved)  # type: ignore[arg-type]
         assert f" and {percent(abs(best))} {'less' if best > 0 else 'more'} power, computed" in study.title
         power = f"{percent(abs(best))} {'less' if best > 0 else 'more'} power"
-        assert f"here the fleet takes {power} with nand" in study.findings[-1]
+        assert f"In this study, the fleet takes {power} with nand" in study.findings[-1]
 
 
 def test_a_fleet_that_is_too_large_is_refused() -> None:

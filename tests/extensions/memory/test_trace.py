@@ -175,7 +175,7 @@ def test_rows_of_a_file_are_at_least_its_highest_until_a_file_of_tables_says_mor
     assert trace.num_rows == (100, 3) and not trace.are_rows_least
     assert {each["name"] for each in json.loads(told.stdout)["made"]["inputs"]} == {"x.pt", "t.csv"}
     assert any(
-        "first lookups" in each and "take a trace longer" in each for each in json.loads(told.stdout)["findings"]
+        "first lookups" in each and "take a longer trace" in each for each in json.loads(told.stdout)["findings"]
     )
 
 
@@ -218,7 +218,7 @@ def test_tables_of_unlike_widths_and_sides_are_drawn_and_traced(name: str, insid
     assert [check["is_passed"] for check in study["checks"]] == [True]
     page = (tmp_path / "t" / "report.html").read_text()
     assert "share of all bytes" in page and "share of all rows" not in page
-    assert any("first lookups" in each and "lookups (--lookups)" in each for each in study["findings"])
+    assert any("first lookups" in each and "longer trace (--lookups)" in each for each in study["findings"])
     assert "10 % of the bytes" in study["title"] and "10 % of the bytes" in study["findings"][-1]
     assert [row[:4] for row in study["tables"][2]["rows"]][1:] == [
         ["user_id", 20_000, 72, "user"],

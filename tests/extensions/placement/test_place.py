@@ -30,7 +30,9 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     assert "What each search&#39;s plan costs" in page and study["title"].startswith(
         "dlrm_tiny on 2 cuda devices: cheap"
     )
-    machine = r"2 cuda devices, 80.00.GiB \(15.0.% kept free of tables\) at [\d.]+ TB/s each, modelled; computed on "
+    machine = (
+        r"2 cuda devices, 80.00.GiB \(15.0.% kept free of tables\) at [\d.]+ TB/s each, modelled; this study ran on "
+    )
     assert re.search(machine, page)
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert (plan["benchmark"], plan["num_devices"], len(plan["shards"])) == ("dlrm_tiny", 2, 8)

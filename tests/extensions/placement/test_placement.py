@@ -233,7 +233,7 @@ def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_
     assert [*rows] == ["beam over columns", *BASELINES], "without a net it is called what it is"
     assert all("Published" not in row for row in rows.values())
     said = placement.study.findings[-1]
-    assert "rests on its cost net, which no search of this study uses: the claim is not shown" in said
+    assert "rests on its cost net, which no search of this study uses: this study does not confirm the claim" in said
     best = min(BASELINES, key=lambda name: rows[name]["Cost"])
     gain = 1 - rows["beam over columns"]["Cost"] / rows[best]["Cost"]
     verdict = "cheaper than" if gain > ALIKE else "dearer than" if gain < -ALIKE else "no better than"
@@ -243,9 +243,9 @@ def test_baselines_stand_in_every_study_and_searches_of_papers_are_held_against_
 @pytest.mark.parametrize(
     ("cost_s", "row", "claim"),
     [
-        (1.0, "autoshard is no better than local, which is as cheap", "so the claim is not shown"),
-        (0.9995, "autoshard is no better than local, which is as cheap", "so the claim is not shown"),
-        (1.2, "autoshard is 20.0 % dearer than local: it loses", "so the claim is not shown"),
+        (1.0, "autoshard is no better than local, which is as cheap", "so this study does not confirm the claim"),
+        (0.9995, "autoshard is no better than local, which is as cheap", "so this study does not confirm the claim"),
+        (1.2, "autoshard is 20.0 % dearer than local: it loses", "so this study does not confirm the claim"),
         (0.9, "autoshard is 10.0 % cheaper than local", "as is claimed"),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_difference_within_the_spread_of_rounds_is_none(tmp_path: Path) -> Non
     }
     compared = compare_searches(replace(NO_COSTS, origin="measured"), found, [None], is_small=False)
     assert "autoshard shows no gain over local, within the rounds' spread" in compared.closing
-    assert "so the claim is not shown" in compared.claim
+    assert "so this study does not confirm the claim" in compared.claim
 
 
 def test_what_is_published_of_a_net_is_in_the_row_that_has_one() -> None:
@@ -316,7 +316,7 @@ def test_what_is_published_of_a_net_is_in_the_row_that_has_one() -> None:
     row = dict(zip([column.name for column in compared.table.columns], compared.table.rows[0], strict=True))
     assert row["Search"] == "neuroshard" and "23.8 %" in str(row["Published"])
     assert "neuroshard is no better than greedy, which is as cheap" in compared.closing
-    assert "23.8 %" in compared.claim and compared.claim.endswith("so the claim is not shown.")
+    assert "23.8 %" in compared.claim and compared.claim.endswith("so this study does not confirm the claim.")
 
 
 def test_a_repaired_plan_says_so_beside_what_its_search_alone_has(tmp_path: Path) -> None:
@@ -351,7 +351,9 @@ def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_pat
     (task,), plan = placement.tasks, placement.found["greedy"][0].plan
     assert plan is not None
     _, places, loads = placement.study.tables
-    assert places.title.startswith("Plan of the search 'greedy'") and [row[0] for row in places.rows] == [*range(8)]
+    assert places.title.startswith("Plan found by the search 'greedy'") and [row[0] for row in places.rows] == [
+        *range(8)
+    ]
     assert [row[-1] for row in places.rows] == [(shard.device,) for shard in plan.shards]
     assert sorted(number for row in loads.rows for number in row[1]) == [*range(8)]  # type: ignore[union-attr]
     assert sum(row[2] for row in loads.rows) == sum(table.memory_bytes for table in task.tables)  # type: ignore[misc]
