@@ -102,8 +102,8 @@ def check(
     contains one of these directories, or '-' for a log from standard input. The exit code is 3 when a rule is broken,
     also for an empty log. Warnings (without --fail-on warning) and incomplete sets leave the exit code 0, but in a
     submission an incomplete set is an error. Logs that are not named result_<i>.txt and run sets without a finished
-    run are listed and not judged. MLPerf results of other fields than recommendation are also listed and not judged,
-    with exit code 8 where there is nothing else to judge.
+    run are listed and not judged. MLPerf results from fields other than recommendation are listed but not judged; if
+    there is nothing else to judge, the exit code is 8.
     """
     from harness.system.resources import count_usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv

@@ -89,24 +89,25 @@ def compare(
     'inconclusive'. Times are compared by geometric means; a score is an Olympic mean. Quality is compared by
     differences of AUC, or of the benchmark's own metric, and judged 'better' or 'worse'. A regression is a time to
     train judged slower, or a quality judged worse. An inconclusive time to train is also a regression if convergence
-    or throughput is slower and neither is faster. If the time to train is inconclusive and only overhead (time
-    outside training steps) is slower, NEW is a regression unless higher throughput saves more time than the overhead
-    costs. Runs that share seeds are compared in pairs; where both runs of every pair converge after equally many
-    samples, convergence is 'identical'.
+    or throughput is slower and neither is faster. If the time to train is inconclusive, and of its factors only
+    overhead (time outside training steps) is slower, NEW counts as a regression. Where NEW's higher throughput saves
+    more time than its overhead adds, NEW is not a regression. Runs that share seeds are compared in pairs; where both
+    runs of every pair converge after equally many samples, convergence is 'identical'.
 
     The speed of a system drifts. Between sets measured one after the other, a difference in speed or time counts only
-    if it exceeds the possible drift, which is taken to be at least 5 %. Drift is estimated from three or more sets of
-    one configuration and code version, measured before and after both BASE and NEW (see --repeated). Where fewer than
-    three sets of one configuration and code version are found, 20 % is assumed for drift. 'dlrmbench versus BASE'
-    measures two sets alternately (A/B) and detects far smaller differences. An interval covers the variation of one
-    system only, not the difference from a reference system (--with), which was measured earlier and elsewhere.
+    if it exceeds the possible drift, which is taken to be at least 5 %. Drift is estimated from at least three sets
+    of one configuration and code version, of which the first began no later, and the last no earlier, than BASE and
+    NEW (see --repeated). Where fewer than three sets of one configuration and code version are found, 20 % is assumed
+    for drift. 'dlrmbench versus BASE' measures two sets alternately (A/B) and detects far smaller differences. An
+    interval covers the variation of one system only, not the difference from a reference system (--with).
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
     more. With --fail-on regression the exit code is 3 where the rules reject NEW or BASE, 5 where NEW is slower or
     worse, and 7 where NEW may be slower or worse by --min-effect or more. With exit code 7, a message on stderr
     estimates how many pairs of runs, measured alternately, would be enough for a verdict. If 20 % is assumed for
-    drift, --fail-on regression never exits with 0 for times or speeds of sets measured one after the other. If the
-    estimated drift exceeds --min-effect, --fail-on regression exits with 0 only where NEW was measured faster.
+    drift, a comparison of times or speeds of sets measured one after the other cannot rule out a regression, and
+    --fail-on regression does not exit with 0. If the estimated drift exceeds --min-effect, --fail-on regression exits
+    with 0 only where NEW was measured faster.
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.among_published import place_results

@@ -143,9 +143,9 @@ def prepare(
 ) -> None:
     """Make BENCHMARK's dataset from your own files.
 
-    BENCHMARK is a shipped name such as dlrm_kaggle, or the TOML file of a benchmark definition of your own: with
-    data.kind = "criteo" for text in Criteo's format, "columns" for CSV, JSON lines or Parquet ('dlrmbench init
-    mine.toml --from-columns FILE' writes such a definition).
+    BENCHMARK is the name of a benchmark that comes with dlrmbench, such as dlrm_kaggle, or the TOML file of your own
+    benchmark definition. In your own definition, set data.kind = "criteo" for text in Criteo's format. For CSV, JSON
+    lines or Parquet, set data.kind = "columns", as 'dlrmbench init mine.toml --from-columns FILE' does.
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import making_lock

@@ -46,8 +46,8 @@ _MODEL_TARGET = 0.87
     "columns_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV, JSON lines or Parquet file, or a folder of part files: the roles of its columns are guessed, with the "
-    "reasons in comments.",
+    help="CSV, JSON lines or Parquet file, or a folder of part files: the roles of its columns are guessed. "
+    "Comments in the new definition give the reason for each guess.",
 )
 @click.option(
     "--model",

@@ -29,8 +29,8 @@ from harness.foundation.errors import ExitCode, HarnessError
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="List published results of MLPerf's DLRM benchmarks instead of benchmarks: shipped results, or the table "
-    "FILE that 'score ROUND... --format published' makes.",
+    help="List published results of MLPerf's DLRM benchmarks, and no benchmarks. Without FILE, the results that come "
+    "with dlrmbench are listed; FILE is a table written by 'score ROUND... --format published'.",
 )
 @form_option("table", "json")
 def list_(systems: str | None, published: str | None, form: str) -> None:

@@ -34,9 +34,9 @@ def plan(
     """Show BENCHMARK's configuration, the time and memory that its runs need, and the rules that they would break.
 
     A few steps and one evaluation are timed to estimate how long a run takes (not with --no-measure); no result is
-    kept. The exit code is 2 where the runs could not start on this machine. The exit code is 8 where the existing
-    dataset, or the dataset that --data names, cannot be used. A dataset that must still be prepared is listed as a
-    problem and leaves the exit code 0.
+    kept. The exit code is 2 where the runs could not start on this machine. The exit code is 8 where a dataset that
+    is already in its default folder, or the dataset that --data names, cannot be used. A dataset that must still be
+    prepared is listed as a problem and leaves the exit code 0.
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks

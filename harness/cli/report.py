@@ -104,9 +104,10 @@ def report(
 ) -> None:
     """Report on the result sets at or below each PATH, with comparable sets side by side.
 
-    PATH is a result directory of any origin, a directory of result directories (such as a published round), a bundle
-    of 'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' or
-    another command. --format json, csv and parquet also take a file exported as json.
+    PATH is a result directory of any origin, a directory of result directories (such as a published round), or one
+    log. PATH may also be a bundle of 'measure-system --bundle', a directory of bundles, or a study.json, which
+    'profile --forward' and other commands write. With --format json, csv or parquet, PATH may also be a file written
+    with --format json.
     """
     from rules.judge.parallel import no_collections
 

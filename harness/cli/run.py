@@ -49,8 +49,8 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     help={
         "runs": "Number of pairs of runs; a verdict needs at least 5.  [default: the benchmark's number of runs]",
         "output": "Folder in which the folder of the two run sets is made.",
-        "python": "Interpreter whose dlrmbench measures SET again, such as OTHER/bin/python.  [default: this "
-        "interpreter]",
+        "python": "Python interpreter that measures SET again, with the dlrmbench installed for that interpreter, "
+        "such as OTHER/bin/python.  [default: this interpreter]",
     },
 )  # fmt: skip
 @form_option("table", "json", text="Final output on stdout: a comparison, or JSON and nothing else.")
@@ -111,9 +111,9 @@ def resume(
 
     With --runs N, each configuration gets N runs in all; added runs have the next seeds that follow from the base
     seed. The score on a benchmark of your own uses only the first runs, as many as its definition asks; comparisons
-    and intervals use all runs. With --runs, a set made by 'run --until' ends when it has as many runs as --runs
-    states. A resumed set's environment is checked again; warnings are printed, and a set that was begun with
-    --strict-env is not continued if there are warnings.
+    and intervals use all runs. A set made by 'run --until' and resumed with --runs N ends when it has N runs. A
+    resumed set's environment is checked again; warnings are printed, and a set that was begun with --strict-env is
+    not continued if there are warnings.
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again

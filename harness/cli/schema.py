@@ -91,9 +91,10 @@ def list_names() -> list[str]:
 def schema(name: str | None) -> None:
     """Print the JSON Schema or the reference page called NAME; without NAME, list all names.
 
-    To print the schema of a file that lies beside the logs, give the file's name as NAME, such as run_set. Names that
-    end in _document are for the output of a command's --format json. Names that end in _definition are for benchmark
-    definitions of one model. Names that end in _page are for reference pages in Markdown.
+    To print the schema of a file that lies beside the logs, give the file's name as NAME, such as run_set. Schemas
+    whose names end in _document describe the output of a command's --format json. Schemas whose names end in
+    _definition describe benchmark definitions; each is for one model. Names that end in _page are of reference pages
+    in Markdown.
     """
     if name is None:
         show(

@@ -136,8 +136,8 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="SET",
     ),
     "python": RequestOption(
-        help="Python interpreter whose dlrmbench runs SET's configuration for --beside SET, such as "
-        "OTHER/bin/python.  [default: this interpreter]",
+        help="With --beside SET: Python interpreter that runs SET's configuration, with the dlrmbench installed for "
+        "that interpreter, such as OTHER/bin/python.  [default: this interpreter]",
         type="program",
         unit="PYTHON",
     ),

@@ -269,8 +269,9 @@ WITH = click.option(
     metavar="NAME|FILE",
     shell_complete=completing_or_files(lambda: (*system_names(), "published")),
     callback=close_systems_after,
-    help="Add results of a reference system, given by its name in 'dlrmbench list --systems' or by a bundle's FILE. "
-    "'published' or 'published:TABLE.json' ranks results of MLPerf's benchmarks among results that MLPerf published.",
+    help="Also show the results of a reference system, given by its name in 'dlrmbench list --systems' or by a "
+    "bundle's FILE. With 'published' or 'published:TABLE.json', the given results of MLPerf's benchmarks are ranked "
+    "among the results that MLPerf published.",
 )
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not run MLPerf's official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print no progress; warnings are still printed.")
@@ -288,8 +289,8 @@ _DEFINING = (
     value_option("--set", "assignments", "Set one value of the configuration; repeatable."),
     click.option(
         "--name",
-        help="Label of this configuration, part of its folder's name. If --set changes a value that the definition "
-        "fixes, the run is of a new benchmark, and the label is also the new benchmark's name.",
+        help="Label of this configuration, part of its folder's name. If --set changes a value that the "
+        "benchmark's definition fixes, a new benchmark is run, which has this label as its name.",
     ),
     DATA,
 )
@@ -337,7 +338,7 @@ _CONFIGURATION = (
         "--division",
         type=click.Choice(["closed", "open"]),
         help="Division of the results: closed (as MLPerf's: same model, data and optimizer) or open.  [default: "
-        "closed for your own benchmarks, open for official names]",
+        "open for MLPerf's own benchmarks, closed for all other benchmarks]",
     ),
     click.option("--submitter", help="Organisation that submits, named in the logs and the system description."),
 )

@@ -70,8 +70,8 @@ def _spaces() -> Iterable[str]:
     metavar="SEARCH,…",
     help="Compare searches of --trials designs each: gp (Gaussian process), nsga2 (NSGA-II), random. The first 10 "
     "designs that gp tries, and the first 20 that nsga2 tries, are random. If a design space has too many designs "
-    "to try each of them, the first SEARCH given also proposes the designs to try.  [default: no searches are "
-    "compared; in a large design space gp proposes the designs, or nsga2 if --trials is more than 200]",
+    "to try each of them, the first SEARCH given finds the study's best designs.  [default: no comparison of "
+    "searches; in a large design space gp finds the best designs, or nsga2 if --trials is more than 200]",
 )
 @click.option(
     "--seeds",
@@ -97,8 +97,8 @@ def codesign(
     form: str,
     **given: Any,
 ) -> None:
-    """Search the design of an accelerator, with tilings of BENCHMARK's training step, by a cost model; nothing is
-    run.
+    """Search for the best designs of an accelerator, and for the best tilings of BENCHMARK's training step, by a cost
+    model; nothing is run.
 
     The cost model gives latency and energy of the training step's matrix products and lookups on an array of
     processing elements. The numbers of the cost model are in the design-space file (--space); --verbose prints the

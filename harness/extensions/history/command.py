@@ -34,9 +34,10 @@ _DEFAULT_PAGE = Path("history.html")
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit with 5 if a series got worse within its newest sets (number: "
-    "--last). Exit with 7 if no series got worse but a series cannot be judged, unless every judged series has "
-    "sets that are newer than all sets of the series that cannot be judged.",
+    help="regression: list what changed, and exit with 5 if a series got worse within its newest sets (--last "
+    "says how many). Exit with 7 if no series got worse but a series cannot be judged. A series that cannot be "
+    "judged is ignored if its newest set is older than the --last newest sets of every judged series. never: changes "
+    "do not affect the exit code.",
 )
 @click.option(
     "--last",

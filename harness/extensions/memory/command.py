@@ -61,7 +61,8 @@ def _tiers() -> Iterable[str]:
     metavar="SHARE",
     default="100%",
     show_default=True,
-    help="For long traces: estimate miss ratios from eight samples, each of this share of the embedding rows.",
+    help="For long traces: estimate miss ratios from eight samples, each with this share of the embedding rows; 100% "
+    "counts all rows, without samples.",
 )
 @click.option(
     "--policy",

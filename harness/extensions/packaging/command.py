@@ -46,10 +46,10 @@ def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) ->
     """Build an organisation's MLPerf submission tree from RESULTS: run sets or their names, or result trees of any
     origin.
 
-    Logs are copied byte for byte and never edited; the records of dlrmbench's own runs, against which the rules check
-    the logs, are packaged beside the code. The command lists the files that it leaves out of the tree. The tree is
-    judged by dlrmbench's rules and MLPerf's official checkers, and made only when it is compliant (exit code 3
-    otherwise). The tree is written completely or not at all.
+    Logs are copied byte for byte and never edited. The rules check the logs against dlrmbench's own records of its
+    runs, which are packaged in extra/, next to the submission's scripts. The command lists the files that it leaves
+    out of the tree. The submission tree is judged by dlrmbench's rules and MLPerf's official checkers, and is written
+    only if it is compliant (exit code 3 otherwise). The submission tree is written completely or not at all.
     """
     from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks

@@ -25,7 +25,8 @@ from harness.extensions.placement.options import BATCH_SIZE
     "num_sets",
     type=click.IntRange(100, 10_000),
     metavar="SETS",
-    help="Also measure this number of sets of tables, each set as one device would run it, for 'place --cost net'.",
+    help="Also time this number of randomly drawn sets of tables, each set as one device would run it; 'place --cost "
+    "net' trains its neural net on these times.",
 )
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all random draws."
@@ -40,10 +41,11 @@ from harness.extensions.placement.options import BATCH_SIZE
 def measure_costs(benchmark: str, num_sets: int | None, seed: int, output: Path, **given: Any) -> None:
     """Measure the time that each embedding table of BENCHMARK, or of a file, takes alone on one thread of this CPU.
 
-    Lookups, backward pass and update for a global batch are timed for each table, and for the parts into which plans
-    may cut a table by halving. Each time is the median of eight rounds; in each round, a table and its parts are
-    timed one after the other. The file that -o names also holds the spread of the rounds and the machine's load.
-    'place --costs FILE', on this machine or on another, adds up the tables' times that FILE holds.
+    Lookups, backward pass and update for a global batch are timed for each table, and for the parts that plans may
+    make of a table by halving its width, once or repeatedly. Each time is the median of eight rounds; in each round,
+    a table and its parts are timed one after the other. The file that -o names also holds how far the eight measured
+    times differ, and the machine's load. 'place --costs FILE', on this machine or on another, takes the sum of the
+    tables' times in FILE as the time of a device's tables.
 
     With --sets, random sets of 1 to 15 tables or parts of tables are also timed, each set as one lookup, backward
     pass and update of all its tables. With --sets, each round of measurements covers every table, every part of a

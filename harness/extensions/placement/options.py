@@ -96,9 +96,9 @@ _SEARCHING = (
     click.option(
         "--by", type=several(str), default="lookup,size_lookup,greedy,local,neuroshard", show_default=True,
         metavar="SEARCH,…", shell_complete=completing_several(_searches),
-        help="Searches for plans: random; dim, lookup and size_lookup, which balance the widths, the lookups, or "
-        "the lookups and sizes of tables over devices; greedy, local, neuroshard, autoshard, optimal, torchrec. The "
-        "searches greedy and local are always included.",
+        help="Searches for plans: random; dim (balances the widths of tables over devices); lookup (balances "
+        "widths times lookups); size_lookup (balances widths times lookups times log10 of rows); greedy, local, "
+        "neuroshard, autoshard, optimal, torchrec. The searches greedy and local are always included.",
     ),
     click.option(
         "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",

@@ -267,7 +267,7 @@ KIND = ServeKind(
     takes_id_maps="made",
     option=Option(
         verbs=("sweep",),
-        help="Find the queries/s within the latency limit in 5 processes, as 'serve' does, instead of training. Any "
-        "configuration key may be changed.",
+        help="Instead of training, find the highest rate of queries that meets the latency limit, as 'serve' does, "
+        "measured in 5 processes. Any configuration key may be changed.",
     ),
 )

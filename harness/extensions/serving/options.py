@@ -65,8 +65,8 @@ _ASKING = (
         type=items_or_auto,
         metavar="ITEMS|auto",
         help="Largest number of items in one call of the model: queries are merged up to this number, and larger "
-        "queries are split. auto: search this number, and the size from which a query is split over workers.  "
-        "[default: one call for each query; in scenario offline, auto]",
+        "queries are split. auto: search for the best such number, and for the best number of items from which a "
+        "query is split over workers.  [default: one call for each query; in scenario offline, auto]",
     ),
     click.option(
         "--workers",

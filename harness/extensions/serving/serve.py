@@ -96,13 +96,13 @@ def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     In a file user.conf, target_qps is the first rate of the search. The key target_latency of user.conf is the
     latency limit in the scenario server, and the expected latency in single_stream; the key target_latency_percentile
     means the same as --percentile. The keys min_duration, min_query_count and performance_sample_count_override of
-    user.conf hold for every run. A line of user.conf that applies to this model (or to *) and to this scenario (or to
-    *) is refused if its key is not one that dlrmbench reads.
+    user.conf hold for every run. A line of user.conf for this model and scenario (each by name or by *) is refused if
+    dlrmbench does not read its key.
 
     With --mode accuracy every sample of the evaluation split is answered once, and LoadGen's accuracy log is kept.
     The AUC from LoadGen's accuracy log is compared with 99 % and 99.9 % of the AUC of the same weights in fp32, not
-    with MLPerf's 80.31, which belongs to other weights and data. An AUC below 99 % or 99.9 % of the AUC in fp32 is
-    reported as a finding, not as an error.
+    with MLPerf's 80.31, which belongs to other weights and data. An AUC that misses one of MLPerf Inference's two
+    accuracy targets, 99 % and 99.9 % of the AUC in fp32, is reported as a finding, not as an error.
 
     By default the latency limit and the queries are those of the definition's section [serve], where there is one;
     --set serve.KEY=VALUE sets any key of that section. With fewer than 5 processes (-n) the measured rate has no

@@ -64,9 +64,10 @@ def suite(
     --new override other options.
 
     Throughput is measured over 50 steps in 5 processes of each setting, unless an option asks for another
-    measurement. Verdicts hold for the suite as a whole: where base and new are alike, at most 5 % of suites have any
-    verdict of a difference. The geometric mean of the benchmarks' ratios new / base is not an MLPerf score. A
-    benchmark that fails is named and left out of the geometric mean, and the exit code is 4.
+    measurement. Verdicts allow for the number of benchmarks in the suite: if base and new do not differ, the chance
+    that any benchmark is given a verdict of a difference is at most 5 %. The geometric mean of the benchmarks' ratios
+    new / base is not an MLPerf score. A benchmark that fails is named and left out of the geometric mean, and the
+    exit code is 4.
     """
     from harness.config.run_config import read_set_option
     from harness.extensions.suites.suite import read_suite

@@ -28,8 +28,8 @@ BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
 @click.option(
     "--bundle",
     metavar="NAME",
-    help="Also measure reference run sets on this system, and pack them and the rates as an archive called NAME, "
-    "with which others can compare their results.",
+    help="Also measure reference run sets on this system. Pack the run sets and this system's measured rates "
+    "(FLOP/s, bytes/s, fixed times) as an archive called NAME, with which others can compare their results.",
 )
 @click.option(
     "--benchmark",
@@ -46,14 +46,15 @@ def measure_system(
     """Measure the CPU's rates in about 20 s: matrix products, copies, random row reads, overhead of an operator.
 
     The measured rates are written to -o, or to the console, in the form that 'plan-system' reads. Each rate has a
-    note on how it was measured and on the spread of its repetitions. The file of rates also has the machine's load
-    and warnings of noise.
+    note on how it was measured and on the spread of its repetitions. The file with the measured rates also records
+    the machine's load, and warnings about sources of noise.
 
-    With --bundle, reference run sets are measured first on this system, in some minutes: for each benchmark, runs to
-    the target and throughput, by the implementations `reference` and `optimized`. The reference run sets and the
-    rates become one archive, which the option '--with FILE' of compare, report and plan-system takes. A reference run
-    set whose speed has a coefficient of variation of more than 3 % between processes, or for which the machine's load
-    was not recorded, is refused (exit 6). The archive of --bundle leaves out the names of host, user and folders.
+    With --bundle, reference run sets are first measured on this system, which takes some minutes. Each benchmark is
+    run to its target, and timed for its throughput, with each of the implementations `reference` and `optimized`. The
+    reference run sets and this system's measured rates become one archive, which the option '--with FILE' of compare,
+    report and plan-system takes. A reference run set whose speed has a coefficient of variation of more than 3 %
+    between processes, or for which the machine's load was not recorded, is refused (exit 6). The archive of --bundle
+    leaves out the names of host, user and folders.
     """
     from harness.extensions.system_model.rates import measure_here
     from harness.foundation.files import write_text

@@ -48,8 +48,8 @@ from harness.cli.shared.output import VERBOSE, form_option, say
     "prices",
     multiple=True,
     metavar="[NAME=]PRICE",
-    help="Price of the system NAME per hour, from which its cost to train follows. Without NAME, give one price for "
-    "each --system and then one for each --with.",
+    help="Price of the system NAME per hour, from which its cost to train follows. Prices without "
+    "NAME= are taken in order: one for each --system, then one for each --with.",
 )
 @click.option(
     "--rank",

@@ -125,8 +125,8 @@ def tune(
     interrupted search, with the trials that the search would have made.
 
     COLUMN is one of the following: any column of a measurement's table; memory; energy_delay; or, for runs to the
-    target, time_to_train_s. Without an option such as --throughput or --quality, the COLUMNs given decide what is
-    measured.
+    target, time_to_train_s. Without an option such as --throughput or --quality, each trial makes the first kind of
+    measurement that has all COLUMNs of --minimize, --maximize and --constraint.
 
     With --parallel-trials several trials are measured at a time; these trials are proposed together, before any of
     them is measured. A trial that ends early repeats its work until all trials measured at the same time have ended,

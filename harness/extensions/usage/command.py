@@ -94,11 +94,12 @@ def usage(
     """Serve the models that one application (feed, vr_gaming, … or FILE.toml) requests, each with a rate and a
     deadline.
 
-    Requests of the models are scheduled, the earliest deadline first, in one process for each worker, or in simulated
-    time. A request that has not begun by its deadline is dropped. The score is measured several times, by newly
-    started workers, and has a 95 % confidence interval (Student's t) over these measurements. The applications named
-    after XRBench's scenarios have small MLPs in place of XRBench's models. --set takes a key of a model, MODEL.KEY,
-    or of the application, usage.KEY. Where no rate meets all deadlines, the exit code is 7.
+    Requests to the models are scheduled by earliest deadline first. Each worker is a process of its own; with
+    --simulated the requests are scheduled in simulated time. A request that has not begun by its deadline is dropped.
+    The score is measured several times, by newly started workers, and has a 95 % confidence interval (Student's t)
+    over these measurements. The applications named after XRBench's scenarios have small MLPs in place of XRBench's
+    models. --set takes a key of a model, MODEL.KEY, or of the application, usage.KEY. Where no rate meets all
+    deadlines, the exit code is 7.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values
