@@ -61,7 +61,7 @@ def reference_figure(
     ]
     if 1 < len(results) <= MOST_NUMBERED:
         for number, result in enumerate(results, start=1):
-            words = f"{number}: {result.name}, {converged(result.mean_epochs, unit)}"
+            words = f"{number}: {result.name}, {converged(result.mean_epochs, unit)} {unit}"
             words += "" if result.is_passed else ", faster than is acceptable"
             keys.append(LegendKey(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
     else:

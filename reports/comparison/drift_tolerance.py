@@ -31,8 +31,8 @@ REFERENCE_DRIFT = 0.3
 another machine, months before. Two result sets whose mean speeds each deviate by a standard deviation of 8 %
 (SET_OFFSET) differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on
 the logarithmic scale or a factor of 1.3."""
-_OF_REFERENCE = "assumed: the reference system was measured elsewhere, and each set may be off by up to 8 %"
-_ASSUMED = f"assumed: fewer than {MIN_SETS} sets of one configuration and code were found"
+_OF_REFERENCE = "assumed, as the reference system was measured elsewhere, and each set may be off by up to 8 %"
+_ASSUMED = f"assumed, as fewer than {MIN_SETS} sets of one configuration and code were found"
 DRIFT_REACH = 2.0
 """Deviation that drift may cause in the mean speed of a whole result set, in standard deviations of the speed of the
 set's single runs: where runs of one set differ much, slow noise meets neighbouring runs alike, so that averaging over
@@ -162,7 +162,7 @@ class DriftTolerances:
         if self._known[key].sets:
             return replace(self._known[key], words=f"{around.when(new)}, around both sides")
         when = own.when(new)
-        return DriftTolerance(words=f"assumed: {when}, not around both sides") if when else DriftTolerance()
+        return DriftTolerance(words=f"assumed, as {when}, are not around both sides") if when else DriftTolerance()
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
@@ -202,15 +202,15 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
 
 
 def drift_words(name: str, tolerance: DriftTolerance, pairing: Pairing) -> str:
-    """Return the drift tolerance of a compared quantity (such as throughput), with its source, in words: '20 %
-    is allowed for drift (assumed)'."""
+    """Return the drift tolerance of a compared quantity (such as throughput), with its source, in words: 'a
+    difference of 20 % is allowed for drift (assumed)'."""
     width, spread = width_for(name, tolerance, pairing), _own_spread(name, pairing)
     if width > tolerance.width(name) and spread is not None:
         return (
             f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a noisy "
             f"machine may explain differences of up to {far_words(fraction_from(width))}"
         )
-    return f"{far_words(fraction_from(width))} is allowed for drift ({tolerance.words})"
+    return f"a difference of {far_words(fraction_from(width))} is allowed for drift ({tolerance.words})"
 
 
 def far_words(tolerance: float) -> str:

@@ -129,7 +129,7 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
 
 def _drift_words(comparison: Comparison) -> str:
     """Return the caveat on drift: 'the sets were measured one after the other: differences of up to 20 % may be
-    drift (assumed: ...).'"""
+    drift (assumed, as ...).'"""
     widths = {
         factor_of(factor.name).title: far_words(factor.drift_tolerance)
         for factor in comparison.factors
@@ -180,12 +180,13 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         )
     return (
         f"Intervals of the ratios, over runs: {'; '.join(methods)}. {which} The spread of the runs has a lower "
-        "bound: the spread that would result if all runs ended at one evaluation (or clock step) and one additional "
-        "run ended at the next. A verdict is decided by the interval and by the smallest effect that counts "
-        f"(equivalence margin), {percent(effect)}. If sets were not measured alternately, intervals of speeds and "
-        "times are widened by an allowance for drift: the drift seen between repeated sets, or else "
-        f"{percent(ASSUMED_DRIFT, 0)} ({percent(REFERENCE_DRIFT, 0)} against a reference system). The allowance for "
-        f"drift is at least {DRIFT_REACH:g} standard deviations of the speed of single runs."
+        "bound, since times are known only to the next evaluation or clock step: the spread if all runs ended at one "
+        "evaluation (or clock step) and one more run ended at the next. A verdict is decided by the interval and by "
+        f"the smallest effect that counts (equivalence margin), {percent(effect)}. If sets were not measured "
+        "alternately, intervals of speeds and times are widened by an allowance for drift: the drift seen between "
+        f"repeated sets, or else {percent(ASSUMED_DRIFT, 0)} ({percent(REFERENCE_DRIFT, 0)} against a reference "
+        f"system). The allowance for drift is at least {DRIFT_REACH:g} standard deviations of the speed of single "
+        "runs."
     )
 
 

@@ -72,8 +72,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat '. The sets were measured one after the other; 20 % is allowed for drift (...)', which
-    follows a sentence's words before its full stop; empty where runs were made alternately.
+    """Return the caveat '. The sets were measured one after the other; a difference of 20 % is allowed for
+    drift (...)', which follows a sentence's words before its full stop; empty where runs were made alternately.
 
     The drift tolerance is left out where the comparison gives it in its reason for no verdict.
     """

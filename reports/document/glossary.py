@@ -17,24 +17,23 @@ _TERMS = {
     "be met only at an evaluation, so the confidence intervals of times to train and samples to converge are "
     "widened: by the spacing of evaluations, divided by the number of runs.",
     "Quality": METRICS[ROC_AUC].meaning,
-    "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
+    "Epochs to converge": "Fraction of the training data seen when the target was met.",
     "Interpolated": "Samples to converge, estimated as the point where a line through the last evaluations meets the "
-    "target. Samples to converge that are interpolated vary less by chance, but are not part of the score.",
+    "target. Interpolated samples to converge vary less by chance, but are not part of the score.",
     "Throughput": "Samples trained until the quality target, divided by the training time without evaluations.",
-    "Overhead": "Time to train minus training time: evaluations, and the time between blocks of training steps.",
+    "Overhead": "Time to train minus the time in training steps: evaluations, and the time between blocks of steps.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
     "RCP": "Reference convergence point: number of epochs that the reference needs at a batch size. The score of "
     "a set that converges faster than chance allows is refused or scaled.",
-    "Geometric mean": "The exponential of the mean of the logarithms. The equation time to train = samples ÷ "
-    "throughput × (time to train ÷ training time) holds for geometric means, too.",
+    "Geometric mean": "The exponential of the mean of the logarithms. The equation time to train = (samples ÷ "
+    "throughput) × (time to train ÷ time in training steps) holds for geometric means, too.",
 }
 
 _COMMON = {
     "Detectable difference": "The true difference between two sets that a comparison would show with 80 % power. "
-    "Drift affects two sets alike if their runs alternate (A/B); if one set is measured after the other, drift adds "
-    "to the measured difference.",
-    "Noisy machine": "Other work, drift or throttling changed the speed while something was measured.",
-    "Baseline": "The configuration with which all others are compared: the first one, or the one asked for.",
+    "Drift adds to the measured difference unless the runs of the two sets alternate (A/B).",
+    "Noisy machine": "Other work, drift or throttling changed the speed during a measurement.",
+    "Baseline": "The configuration with which all others are compared: the first, or the one asked for.",
 }
 """Glossary entries needed on pages of measurements and on pages of training runs alike."""
 

@@ -33,6 +33,11 @@ def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 
 
+def bound_name(limit: Bound) -> str:
+    """Return the printed name of what limits phases of a training step: 'gather bandwidth'."""
+    return "gather bandwidth" if limit == "gather" else limit
+
+
 def phase_label(phase: PhaseRecord) -> str:
     """Return the printed name of a phase of a training step: the label in the profile, or, where that has none, the
     phase's identifier made readable, such as 'top mlp fwd' for top_mlp_forward."""

@@ -62,13 +62,21 @@ def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
     return ", ".join(filter(None, parts)) or None
 
 
+def check_name(check: PreflightCheck) -> str:
+    """Return the printed name of a check of the environment: 'CPU frequency governor'."""
+    return "CPU frequency governor" if check.name == "governor" else check.name
+
+
 def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
     """Return one or two sentences on circumstances that could disturb a measurement: the warnings of the environment
     check, and the load of the system; None where neither was recorded."""
     warnings = [check for check in preflight if check.status == "warning"]
     checked = "The environment check had no warnings." if preflight else None
     if warnings:
-        told = [printable(f"{check.name} ({check.value})" if check.value else check.name, 60) for check in warnings]
+        told = [
+            printable(f"{check_name(check)} ({check.value})" if check.value else check_name(check), 60)
+            for check in warnings
+        ]
         checked = f"Warnings of the environment check: {names(told)}."
     found = load_words(loads)
     measured = None if found is None else f"Measured {found}."

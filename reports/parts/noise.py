@@ -98,8 +98,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
     the drifts of speed that a difference from a later set must exceed."""
     return (
-        "Detectable differences are computed at the strictest of Holm's levels for four tests (time to train, "
-        "convergence, throughput, overhead), which together have 95 % confidence. "
+        "Detectable differences are computed at the strictest level of Holm's method for four tests (time to train, "
+        "convergence, throughput, overhead). The four tests together have 95 % confidence. "
         f"{_at_least(percent(MIN_EFFECT, 0))} {_statistics(num_runs, 'runs')} {_drift(tolerances)} If the runs of "
         "two sets alternate with equal seeds ('dlrmbench versus SET'), noise that lasts longer than a run affects "
         "both sets alike. Runs with equal seeds are assumed to need the same number of samples to converge. The "
@@ -145,8 +145,8 @@ def _drift(tolerances: Sequence[DriftTolerance]) -> str:
     if sets and not all(tolerance.sets for tolerance in tolerances):
         far += f", or {percent(ASSUMED_DRIFT, 0)} for a set that was repeated too seldom"
     return (
-        "If one set is measured later than the other, a difference must exceed the allowance for drift of the "
-        f"system's speed: the larger of twice the spread of speed within a set and {far}."
+        "If one set is measured later than the other, a difference must exceed the allowance for drift of speed. "
+        f"The allowance for drift is twice the spread of speed within a set, but at least {far}."
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from reports.document.blocks import Table, numeric, table_of, text_table
-from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
+from reports.facts.profile import amount, bound_name, bound_shares, operator_name, operator_shapes, phase_label
 from reports.parts.load import load_words
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, percent, plural, printable, si
 from reports.text.formatting import throughput_text as speed
@@ -30,7 +30,7 @@ def profile_answer(record: ProfileRecord) -> str:
         parts.append(f"{percent(fraction, 0)} of the speed at its ceilings")
     if shares := bound_shares(record):
         largest, share = max(shares, key=lambda entry: entry[1])
-        parts.append(f"{percent(share, 0)} of it bound by {largest}")
+        parts.append(f"{percent(share, 0)} of it bound by {bound_name(largest)}")
     return f"{printable(record.benchmark, 80)}, {printable(record.implementation, 80)}: {', '.join(parts)}"
 
 
@@ -45,7 +45,7 @@ def headline(record: ProfileRecord) -> str:
     ]
     if shares := bound_shares(record):
         largest, share = max(shares, key=lambda entry: entry[1])
-        parts.append(f"Most of the step's time, {percent(share, 0)}, is in phases bound by {largest}.")
+        parts.append(f"Most of the step's time, {percent(share, 0)}, is in phases bound by {bound_name(largest)}.")
     return " ".join(parts)
 
 
@@ -57,10 +57,10 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     """Return the conditions under which a profile was measured (device, threads …), and the accuracy of its
     numbers."""
     step = record.step.measured
-    cost = percent(step.instrumentation_cost)
+    cost, how = percent(step.instrumentation_cost), "median over pairs of neighbouring blocks of steps"
     low, high = step.instrumentation_cost_interval
     if low is not None and high is not None:
-        cost += f" (95 % interval {interval(percent(low), percent(high))})"
+        how += f"; 95 % interval {interval(percent(low), percent(high))}"
     times = (step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s)
     instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
@@ -68,8 +68,9 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
         f"{plural(record.num_threads, 'thread')}; times are medians over "
         f"{count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
         f"Named phases cover {percent(amount(step.named_share))} of the step. Timing each phase makes a step {cost} "
-        f"slower, in the median over neighbouring blocks of steps: {instrumented} with this timing, {plain} without; "
-        f"in the fastest block {fastest_instrumented} with, {fastest} without (all measured).",
+        f"slower ({how}). The median time of a step is {instrumented} with the phases timed and {plain} without; a "
+        f"step of the fastest block takes {fastest_instrumented} with the phases timed and {fastest} without (all "
+        "measured).",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; data that stays in a cache can make a phase faster than memory would allow.",
         "A phase is bound by overhead if it takes more than twice its time at the roofline ceiling.",

@@ -145,8 +145,8 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         others = "Times, samples and samples/s are geometric means of the runs that converged"
         means = f"The score is the Olympic mean of the times to train. {others}"
         of_grid = (
-            f" The {AT_LEAST_NAME}s of times and samples are also widened by the distance between two "
-            "evaluations, divided by the number of runs."
+            f" The target is seen to be met only at an evaluation, so the {AT_LEAST_NAME}s of times to train and "
+            "samples to converge are also widened: by the spacing of evaluations, divided by the number of runs."
         )
     notes = [f"{means}; the intervals of these means are Student's t on the logarithms.{of_grid}"]
     if any(row.comparison for row in sweep.rows):

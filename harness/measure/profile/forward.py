@@ -35,10 +35,10 @@ COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Bound by", None, "computed"),
 )
 _REMARK = (
-    "Weights are random; trained weights take as long. The roof of a part of the forward pass is the least possible "
-    "time of the part: the larger of the time of its matrix products at the best rate measured here, and the time to "
-    "move its bytes at the best rate measured for copies of at least as many bytes. A part is bound by overhead if "
-    "it takes more than twice the time of its roof."
+    "Weights are random; trained weights take as long. The roof of a part of the forward pass is its time at the "
+    "roofline ceiling, the longer of two times: that of its matrix products at the best rate measured here, and that "
+    "of moving its bytes at the best rate measured for copies of at least as many bytes. A part is bound by overhead "
+    "if it takes more than twice its time at the roofline ceiling."
 )
 
 

@@ -147,8 +147,9 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     name = interval_name(comparisons)
     return Chart(
         figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
-        table_note=f"Ratios to '{baseline}'; above 1× is slower. The factors' bars add up to the bar of the time to "
-        "train, because the axis is logarithmic. The comparison table lists the ratios of this chart.",
+        table_note=f"Ratios to '{baseline}'; above 1× is slower. The time to train is the product of its factors, so "
+        "on the logarithmic axis the factors' bars add up to the bar of the time to train. The "
+        "comparison table lists the ratios of this chart.",
     )
 
 
@@ -163,17 +164,17 @@ def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
 
 def _sentence(comparison: Comparison) -> str:
     rejected = _rejected(comparison)
-    told = f"{comparison.new} against the baseline: {plain_sentence(comparison, comparison.base)}"
+    told = f"'{comparison.new}' against the baseline: {plain_sentence(comparison, comparison.base)}"
     return with_sign(f"{rejected}. {told}" if rejected else told)
 
 
 def _rejected(comparison: Comparison) -> str:
-    """Return words that say which of two compared results is INVALID: 'b and its baseline a are both INVALID by the
-    rules'; '' where neither is."""
+    """Return words that say which of two compared results is INVALID: "'b' and its baseline 'a' are both INVALID by
+    the rules"; '' where neither is."""
     if len(comparison.invalid_sides) == 2:
-        return f"{comparison.new} and its baseline {comparison.base} are both INVALID by the rules"
+        return f"'{comparison.new}' and its baseline '{comparison.base}' are both INVALID by the rules"
     which = comparison.new if "new" in comparison.invalid_sides else comparison.base
-    return f"{which} is INVALID by the rules" if comparison.invalid_sides else ""
+    return f"'{which}' is INVALID by the rules" if comparison.invalid_sides else ""
 
 
 def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:

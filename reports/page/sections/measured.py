@@ -79,7 +79,9 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
         caption=f"{measure.title}, over the processes of each measurement",
         is_sortable=len(named) > 1,
     )
-    said = tuple(f"{entry.new} against the baseline: {with_sign(sentence(entry))}" for entry in comparisons.values())
+    said = tuple(
+        f"'{entry.new}' against the baseline: {with_sign(sentence(entry))}" for entry in comparisons.values()
+    )
     notes = dict.fromkeys(measured_assumptions(found, tolerances[found.label]) for found in named)
     notes |= {ONE_SYSTEM: None} if any(entry.is_cross_system for entry in comparisons.values()) else {}
     blocks: tuple[Block, ...] = (

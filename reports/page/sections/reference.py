@@ -164,9 +164,7 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
         )
         if found.failing_share is not None:
             failed = failing_percent(found.failing_share) if found.failing_share else "none"
-            text += (
-                f" Of sets drawn from the reference's own runs, the convergence test fails {failed} (false alarms)."
-            )
+            text += f" The convergence test wrongly rejects {failed} of the sets drawn from the reference's own runs."
         if not member.is_scaled:
             return text
         factor, why = f"{member.score.rcp_factor:.4f}", "because the runs converge faster than the reference's mean"

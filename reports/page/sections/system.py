@@ -8,7 +8,7 @@ from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, ta
 from reports.document.page import PageSection
 from reports.facts.energy import explain_clocks
 from reports.parts.cost import energy_records
-from reports.parts.load import clock_range, load_range, load_words, others_range, temperature_range
+from reports.parts.load import check_name, clock_range, load_range, load_words, others_range, temperature_range
 from reports.results.records import config_texts, environment_texts
 from reports.results.result import Result
 from reports.text.formatting import MISSING, names, plural, printable
@@ -94,7 +94,7 @@ def check_blocks(
 def _noise_lead(disturbing: Sequence[PreflightCheck], checks: Sequence[PreflightCheck], before: str) -> str:
     if not disturbing:
         return f"No source of noise was found: {plural(len(checks), 'check')} before {before}."
-    text = names(list(dict.fromkeys(check.name for check in disturbing)), most=5)
+    text = names(list(dict.fromkeys(check_name(check) for check in disturbing)), most=5)
     return f"Possible sources of noise, found before {before}: {text}."
 
 

@@ -5,7 +5,7 @@ from reports.charts.bars import Bar, phases_figure
 from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
-from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
+from reports.facts.profile import amount, bound_name, bound_shares, operator_name, operator_shapes, phase_label
 from reports.parts.profile import (
     ceilings_table,
     conditions,
@@ -45,7 +45,9 @@ def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
         return None
     largest = max(bars, key=lambda bar: sum(bar.parts))
     lead = f"The largest phase is {largest.label} with {percent(sum(largest.parts), 0)} of the step. "
-    lead += ", ".join(f"{percent(share, 0)} of the time is bound by {name}" for name, share in bound_shares(record))
+    lead += ", ".join(
+        f"{percent(share, 0)} of the time is bound by {bound_name(limit)}" for limit, share in bound_shares(record)
+    )
     title = "Phases of one training step"
     return Chart(
         figure=phases_figure(bars, id_=id_, title=title, description=f"One bar per phase. {lead}."),
@@ -115,8 +117,8 @@ def _roofline_lead(record: ProfileRecord) -> str:
     work, ridge = amount(record.step.computed.flop_per_byte), amount(record.ceilings.computed.ridge_flop_per_byte)
     if work is None or ridge is None:
         return "FLOP/s over FLOP per byte, below the measured ceilings of compute and memory."
-    side = "compute" if work >= ridge else "memory"
+    where, side = ("at or above", "compute") if work >= ridge else ("below", "memory")
     return (
-        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g} FLOP per byte, so "
-        f"{side} would bound a step without overhead."
+        f"The whole step does {work:.3g} FLOP per byte, {where} the {ridge:.3g} FLOP per byte at which the measured "
+        f"ceilings meet: without overhead, the step would be bound by {side}."
     )

@@ -16,7 +16,8 @@ from rules.scoring.results import dataset_samples
 
 _EVALUATION = (
     'training_rules.adoc, "Quality measure": an evaluation every FLOOR(TOTAL_TRAINING_SAMPLES / '
-    "(GLOBAL_BATCH_SIZE * NUM_EVAL)) iterations (the text of the rule says samples)"
+    "(GLOBAL_BATCH_SIZE * NUM_EVAL)) iterations (the rule's text says "
+    '"samples", but the formula gives iterations)'
 )
 _OFF_BY_STEPS = 2
 """Number of training steps by which an interval between evaluations may differ from the interval that the rule

@@ -117,7 +117,7 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
     assert f"b: cross-system: the recorded systems of the compared sets differ. {ONE_SYSTEM}" in remarks_shown
     assert "b: INVALID by the rules; 'dlrmbench check' says why." in remarks_shown
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    assert [row[1].sub for row in table.rows][::4][0].startswith("b is INVALID by the rules;")
+    assert [row[1].sub for row in table.rows][::4][0].startswith("'b' is INVALID by the rules;")
     assert "too few runs" in table.rows[4][1].sub
 
 

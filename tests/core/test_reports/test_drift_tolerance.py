@@ -190,8 +190,8 @@ def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory:
 @pytest.mark.parametrize(
     ("hour", "when"),
     [
-        (100, "4 sets made within 12.1 h, 87.9 h before new, not around both sides"),
-        (-3, "4 sets made within 12.1 h, 2.9 h after new, not around both sides"),
+        (100, "4 sets made within 12.1 h, 87.9 h before new, are not around both sides"),
+        (-3, "4 sets made within 12.1 h, 2.9 h after new, are not around both sides"),
     ],
 )
 def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
@@ -200,7 +200,7 @@ def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
     new = write(results / "new", 1 / 1.1, hour=hour, code_sha256="d" * 64)
     comparison = compare_at(results / "same-0", new)
     assert comparison.repeated_sets == () and comparison.verdict == "inconclusive"
-    assert f"20 % is allowed for drift (assumed: {when})" in sentence(comparison)
+    assert f"20 % is allowed for drift (assumed, as {when})" in sentence(comparison)
     assert not comparison.is_regression_excluded
 
 
@@ -229,10 +229,10 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     assert f"'dlrmbench versus {results / 'same-0'}' measures alternately" in text
     write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
     half = compare_at(results / "same-0", results / "half")
-    assumed = "assumed: fewer than 3 sets of one configuration and code were found"
+    assumed = "assumed, as fewer than 3 sets of one configuration and code were found"
     assert half.verdict == "slower"
     assert sentence(half).endswith(
-        f". The sets were measured one after the other; 20 % is allowed for drift ({assumed})."
+        f". The sets were measured one after the other; a difference of 20 % is allowed for drift ({assumed})."
     )
 
 

@@ -175,8 +175,8 @@ def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> No
     assert f"Time to train {apart} {turns}" in text
     assert f"Throughput {size_text(noise.throughput.apart)} {turns_text(noise.throughput)}" in text
     for assumed in (
-        "Holm's levels",
-        "the larger of twice the spread of speed within a set and 20 % (assumed: fewer than 3 sets",
+        "Holm's method",
+        "twice the spread of speed within a set, but at least 20 % (assumed, as fewer than 3 sets",
         "normal",
         "0.6 to 2.9 times the measured spread",
         "equal seeds are assumed to need the same number of samples",
@@ -192,7 +192,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     assert "each side that reached the target. Fewer such runs have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
     markdown = render_report(ReportContent(results=gather([tmp_path], second_opinion=False)), output_format="md")
-    assert "| whole (5 runs) | " in markdown and "drift of the system's speed" in markdown
+    assert "| whole (5 runs) | " in markdown and "allowance for drift of speed" in markdown
 
 
 @pytest.mark.parametrize(("num_runs", "num_failed"), [(3, 0), (4, 1), (0, 2)])
@@ -274,7 +274,7 @@ def test_on_a_page_of_several_pairs_each_is_compared_with_its_own_base(tmp_path:
             measure(tmp_path / pair / name, "throughput", rates)
         write_group(tmp_path / pair, pair_content(kind="throughput"))
     text = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
-    assert all(f"beside-{name}/new against the baseline: 2.00× slower" in text for name in "ab")
+    assert all(f"'beside-{name}/new' against the baseline: 2.00× slower" in text for name in "ab")
     assert "beside-b/base: " not in text and "Against the baseline: the first, or the base of its pair" in text
 
 
@@ -285,7 +285,7 @@ def test_the_base_of_a_pair_is_the_first_of_its_record_whatever_its_folder_is_ca
     text = file.read_text().replace('"folder": "base"', '"folder": "zebra"')
     file.write_text(text.replace('"folder": "new"', '"folder": "antelope"'))
     page = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
-    assert "new against the baseline: 2.00× slower" in page and "base: " not in page
+    assert "'new' against the baseline: 2.00× slower" in page and "base: " not in page
 
 
 def result_of(logs: Sequence[RunResult]) -> Result:
@@ -336,7 +336,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
         gather_everything([tmp_path])
     )
     assert "baseline" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text
-    assert "better against the baseline: Better: AUC +0.00150, " in text
+    assert "'better' against the baseline: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text
     assert (
@@ -353,12 +353,12 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     measure(tmp_path / "twice", "throughput", 2 * rates)
     text = Page(render_report(gather_everything([tmp_path]))).text
     assert (
-        text.count("baseline") >= 2 and "twice against the baseline: 2.00× faster" in text and "other: " not in text
+        text.count("baseline") >= 2 and "'twice' against the baseline: 2.00× faster" in text and "other: " not in text
     )
     smallest = noise_of_rates(list(rates), min_effect=0.03, tolerance=0.2)
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} alternately" in text
-    assert "spread of speed within a set and 20 % (assumed" in text
+    assert "spread of speed within a set, but at least 20 % (assumed" in text
     measure(tmp_path / "quality", "quality", AUCS)
     assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 

@@ -6,11 +6,11 @@ TERMS = {
     "highest rate that LoadGen issued and judged VALID in most of the runs at that rate.",
     "Steady state": "The highest rate of queries that meets the latency limit in an endless run. The shorter a "
     "run is, the fewer late queries LoadGen's rule allows, and the more the highest VALID rate depends on the random "
-    "arrival times. The steady-state rate is the measured VALID rate divided by a ratio from simulation. The "
-    "simulated ratio is the highest rate that is VALID with LoadGen's arrivals and by LoadGen's rule, divided by the "
-    "highest rate that meets the limit in steady state. The steady-state rate is labelled as simulated, because it "
-    "is computed from a simulated ratio. No steady-state rate is stated where LoadGen's runs contradict the "
-    "simulation.",
+    "arrival times. The steady-state rate is the measured VALID rate divided by a simulated ratio of two rates: the "
+    "highest VALID rate, divided by the highest rate that meets the latency limit in an endless run. The highest "
+    "VALID rate is simulated with LoadGen's arrival times and judged by LoadGen's rule. The steady-state rate is "
+    "labelled as simulated, because it is computed from a simulated ratio. No steady-state rate is stated where "
+    "LoadGen's runs contradict the simulation.",
     "Spread": "Range that contains, with 95 % confidence, the rate at which half of all runs of equal length are "
     "VALID. The spread comes from repeated simulated searches for the highest VALID rate, each with different "
     "random arrivals and service times. The spread does not allow for periods when the system is slower than it "
