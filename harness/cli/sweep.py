@@ -36,11 +36,11 @@ def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
     """Run BENCHMARK, or a workload, in every combination of the values of --axis, interleaved and with shared seeds.
 
     In runs to the quality target, --axis takes only keys that do not change the benchmark's problem: runtime.* and
-    keys that the definition leaves free. With an option such as --throughput or --quality, --axis takes any key;
-    where a key changes the shape of the data, the data are synthetic. Keys that change shapes of data or of the model
-    are data.num_tables, data.rows_per_table, data.lookups_per_table, data.row_scale, data.zipf_exponent,
-    model.embedding_dim, model.mlp (512^3: three hidden layers of 512 in both MLPs), model.bottom_mlp and
-    model.top_mlp (512-256-16).
+    keys that the definition leaves free. With --throughput, --quality or another such option, --axis takes any key of
+    the configuration; if a key changes the shape of the data, synthetic data are used. Keys that change shapes of
+    data or of the model are data.num_tables, data.rows_per_table, data.lookups_per_table, data.row_scale,
+    data.zipf_exponent, model.embedding_dim, model.mlp (512^3: three hidden layers of 512 in both MLPs),
+    model.bottom_mlp and model.top_mlp (512-256-16).
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
