@@ -197,7 +197,7 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
     if first is None:
         return f"none of {num} is feasible"
     of = plural(len(trials) - 1, "other trial") if first is trials[0] else num
-    place = f"{'second best' if again.missed else 'best'} of {of}"
+    place = f"{'second best' if again.missed else 'best'} of {of}" if len(trials) != 2 else "only other trial"
     if best is None or not (again.is_alone or (comparison is not None and comparison.whole is not None)):
         return f"none of {num} was compared with the default"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())

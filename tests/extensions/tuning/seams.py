@@ -9,7 +9,7 @@ WORDS = {
         "samples_per_s --throughput 10",
     ),
 }
-SHOWN_PAGES = {"tune": ("dlrm_tiny", "(than|from|beside) the default")}
+SHOWN_PAGES = {"tune": ("dlrm_tiny", "(than|from|against) the default")}
 MEASURING = WORDS
 MEASURED_SLOWLY = {"tune": "it has several trials"}
 
