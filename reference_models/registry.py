@@ -314,8 +314,8 @@ def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfi
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
-    """Return, of the names of the model and the implementation, those that are not dlrmbench's own, under the keys
-    "model" and "implementation".
+    """Return the names of the model and the implementation under the keys "model" and "implementation", without those
+    that are dlrmbench's own.
 
     Imports no other package.
     """

@@ -105,8 +105,8 @@ class Costs:
     None: the memory is estimated by the formula for click models (`estimate_click_memory`).
     """
     min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
-    """Function (model, data) that returns the number of samples of the step that is declared to compute mean costs
-    per sample, such as the candidates of one full sequence; 1 by default."""
+    """Function (model, data) that returns a number of samples, by default 1. Mean costs per sample are computed from
+    a declared training step of that many samples, such as the candidates of one full sequence."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """Function (model, data, *, batch_size, precision, table_precision) that returns the costs of answering a batch
     of queries, by phase."""
@@ -156,13 +156,13 @@ class ModelSpec:
     specification."""
 
     section: type[Any]
-    """Record class of the model's section [model], for the schema of definitions."""
+    """Class of the model's section [model] of a definition; the schema of definitions is made from it."""
     parse: Callable[[Mapping[str, Any]], Any]
     """Function from a definition's [model] to the model's own configuration; its ConfigError names the invalid
     field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
-    """Function of [model] and the names of its `changed` keys that returns [model] with shorthand keys written out,
-    and with keys set that follow from changed ones."""
+    """Function (section [model], names of its changed keys) that returns the section with shorthand keys written out,
+    and with the keys updated whose values follow from changed keys."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
     """Function that raises ConfigError for a model's configuration and a dataset that do not fit together."""
     batch: type[Any] = Batch
@@ -207,8 +207,8 @@ class ModelSpec:
     """Function (model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress) that returns a
     planner's placement of the model's tables on `devices`, with estimated memory and time; None: no planner."""
     table_cost: Callable[..., Any] | None = None
-    """Function (*, batch_size, devices) that returns a function from sets of tables to their cost in seconds per
-    step, by the estimator of the planner of `plan_devices`; None: the model has no such estimator."""
+    """Function (*, batch_size, devices) that returns a cost function: from sets of tables to their seconds per step,
+    as the planner behind `plan_devices` estimates them. None: the model has no such cost function."""
 
     def __post_init__(self) -> None:
         """Make `costs` count by running one batch where the model declares no costs, and say so in `notes`."""

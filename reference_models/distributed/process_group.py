@@ -1,4 +1,5 @@
-"""Communication among ranks by torch.distributed: gloo between CPUs, NCCL between GPUs; gloo for Python objects."""
+"""Communication among ranks by torch.distributed. Tensors are sent by gloo between CPUs, and by NCCL between GPUs.
+Python objects are always sent by gloo."""
 
 from datetime import timedelta
 from typing import Any, TypeVar

@@ -43,8 +43,8 @@ class Rendezvous:
     is_host: bool
     store: Store
     notes: Store
-    """Key-value store of short notes among ranks, over a connection of its own, so that no note waits for a call of
-    `store`."""
+    """Key-value store of short notes among ranks. It has a connection of its own, so that no note waits until a call
+    of the other store, `store`, returns."""
 
     def note(self, key: str, value: str) -> None:
         self.notes.set(key, value)
@@ -71,8 +71,8 @@ def rendezvous(
     seconds.
 
     `gpu` names this rank's GPU, by host and UUID. Raises ConfigError if torchrun's environment variables are missing,
-    wrong or of another number of ranks, DeviceError on every rank if two ranks have the same GPU, and WorldError if a
-    rank does not join within `timeout_s`.
+    are wrong, or state another number of ranks. Raises DeviceError on every rank if two ranks have the same GPU.
+    Raises WorldError if a rank does not join within `timeout_s`.
     """
     environ = os.environ if environ is None else environ
     rank, size, address, port = _read(environ, num_ranks)
@@ -166,8 +166,8 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait until the server of the ranks' store (rank 0 or the launcher) accepts connections; torch's own client
-    would keep trying long after its timeout. Raises TimeoutError after `end_s` of the monotonic clock."""
+    """Wait until the server of the ranks' store (rank 0 or the launcher) accepts connections. Torch's own client
+    would keep trying long after its timeout. Raises TimeoutError if the monotonic clock passes `end_s`."""
     while True:
         try:
             socket.create_connection(

@@ -34,8 +34,8 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
 
 
 def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
-    """Return the modules of this rank's tables that FBGEMM updates, also those in the Python lists in which TorchRec
-    holds lookups.
+    """Return the modules of this rank's tables that FBGEMM updates, including the modules that TorchRec holds in
+    Python lists.
 
     A list is no module, so `model.modules()` does not descend into it.
     """
@@ -70,8 +70,8 @@ class FusedTablesOptimizer:
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
 
     def _built_rate(self, base: float) -> float:
-        """Return the learning rate of the FBGEMM tables: `base` itself if the tables' rate is `base` rounded to 32
-        bits."""
+        """Return the learning rate that the FBGEMM tables have. They store it in 32 bits; if it equals `base` rounded
+        to 32 bits, `base` itself is returned."""
         found = self._tables[0].get_learning_rate() if self._tables else base
         return base if found == torch.tensor(base, dtype=torch.float32).item() else found
 

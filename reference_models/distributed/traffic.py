@@ -102,9 +102,9 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device is
     synchronised before each time stamp, and work before a call is not counted as the call's.
 
-    The content of a call follows from its operator and type: averages are of dense gradients, only evaluation gathers
-    to one rank, whole numbers are ids in the forward pass and parts of sparse gradients in the backward pass; the
-    context manager `during` sets the pass.
+    The content of a call follows from its operator and the type of its tensors. Averages are of dense gradients. Only
+    evaluation gathers tensors to one rank. Whole numbers are ids in the forward pass, and parts of sparse gradients
+    in the backward pass; the context manager `during` says which pass runs.
     """
 
     def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
@@ -231,10 +231,10 @@ def gather_traffic(
 ) -> Traffic:
     """Return the traffic of all ranks, on every rank: bytes per step and evaluation, by content, and a step's times.
 
-    `steps` is the counter that counted one training step per round, `evaluation` the counter of one evaluation;
-    without it the bytes of an evaluation are None. The time of a kind of call is the mean of the ranks' medians;
-    every call is waited for at once, so that its time includes waiting for slower ranks, and no call overlaps with
-    computing. `placement` is copied to the result.
+    `steps` is the counter that counted one training step per round. `evaluation` is the counter of one evaluation;
+    without it the bytes of an evaluation are None. The time of a kind of call is the mean of the ranks' medians. Each
+    call is waited for as soon as it is made, so that its time includes waiting for slower ranks, and no call overlaps
+    with computing. `placement` is copied to the result.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},

@@ -95,8 +95,8 @@ def forward_costs(
 ) -> dict[str, PhaseCosts]:
     """Return the FLOP, bytes moved and row accesses of answering a batch of queries, by phase of the forward pass.
 
-    A layer reads its weights and inputs in `precision`, and writes bf16 in bf16, else float32; a sum of embedding
-    rows reads the rows in `table_precision`, and the ids.
+    A layer reads its weights and inputs in `precision`. It writes its outputs in bf16 if `precision` is bf16, else in
+    float32. A sum of embedding rows reads the ids, and the rows in `table_precision`.
     """
     d, vectors = model.embedding_dim, (1 + data.num_sparse) * model.embedding_dim
     lookups = batch_size * data.num_lookups

@@ -1,8 +1,9 @@
 """Optimized implementation of DLRM on a CUDA device: a step that is captured once as a graph and replayed.
 
 Replaying costs the host no time for kernel launches. This module has not been run on a GPU: tests replay a recording
-of the operators on a CPU. The step is `FusedDLRM`'s, in tensors of fixed shapes, and with precision bf16 in bf16 from
-the bags' sums to the logit. The batch and the learning rates, which change from step to step, are in fixed buffers.
+of the operators on a CPU. The step is `FusedDLRM`'s, in tensors of fixed shapes. With precision bf16, all tensors
+from the bags' sums to the logit are bf16. The batch and the learning rates, which change from step to step, are in
+fixed buffers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -103,8 +104,8 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits until the step before the
-        last one is done, whose buffers this step uses again.
+        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits until the buffers that this
+        step uses are free: the step before the last one used them.
 
         Without this wait a fast reader would fill memory with unused batches.
         """
@@ -171,7 +172,8 @@ class CUDAGraphWorkload(OptimizedWorkload):
     """Workload that trains a DLRM by replaying a CUDA graph; warm-up steps run without a graph, on a stream of their
     own.
 
-    Under `runtime.graph=off` no step is captured: operators are launched one by one, and the phases are DLRM's.
+    Under `runtime.graph=off` no step is captured: operators are launched one by one, and the phases are those of
+    DLRM's other implementations.
 
     Otherwise the phases are DATA, in which the device waits for its batch, and REPLAY, whose parts are timed by
     events inside the graph: see `take_replayed`.

@@ -21,7 +21,8 @@ pooling and sorting that depend only on the batch size), and the gradient of the
 
 
 class FusedDLRM(DLRM):
-    """DLRM with hand-written forward and backward passes, for which its weights and optimizer state are laid out.
+    """DLRM with hand-written forward and backward passes; its weights and optimizer state are laid out for these
+    passes.
 
     To all other code it is a DLRM: names and values of weights, and the forward pass by autograd, are the same.
     """

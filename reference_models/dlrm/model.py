@@ -31,7 +31,8 @@ class DLRM(nn.Module):
 
     Built on torch's default device from its global generator. Initial distributions are those of the project that
     `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
-    for `dcn`. `tables` is the memory of the embeddings' weights; by default each table has its own tensor.
+    for `dcn`. `tables` has the tensors in which the embeddings' weights are stored; by default each table has its own
+    tensor.
     """
 
     def __init__(

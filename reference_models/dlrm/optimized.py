@@ -95,7 +95,7 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
         """Time each matrix product of the step, as collected in `build`'s warm-up, by every available kernel; return
-        the fastest kernel of each product, or its kernel in the earlier choice `previous` where that is hardly
+        the fastest kernel of each product. The kernel of an earlier choice, `previous`, is kept if it is hardly
         slower.
 
         See `reference_models.fused.choice.ChoosesMatmul`.

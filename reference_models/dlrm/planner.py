@@ -67,8 +67,8 @@ class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedCost:
-    """Function that returns the cost of sets of whole tables, each set on one device, in seconds per step by
-    TorchRec's estimator; a set's cost is the sum of its tables' costs, which include the exchange of embeddings."""
+    """Function that returns the cost of each set of whole tables on one device, in seconds per step, estimated by
+    TorchRec. A set's cost is the sum of its tables' costs, which include the exchange of embeddings."""
 
     batch_size: int
     """Number of samples of a training step over all devices together."""

@@ -41,8 +41,8 @@ from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
-"""TorchRec's sharding types that cut a table into shards; with several ranks the shards must be on more than one of
-them."""
+"""TorchRec's sharding types that cut a table into shards. If there are several ranks, each table's shards must be on
+more than one rank."""
 FILLED_UP = 2
 """Label of a padding row, which fills up a batch and is no sample."""
 _DRAWN_ROWS = 1 << 18
@@ -319,8 +319,8 @@ def make_constraints(
 ) -> dict[str, ParameterConstraints]:
     """Return constraints for TorchRec's planner: each table's requested sharding type, and its ids per bag.
 
-    Column-wise types cut the embedding dimension into one part for each device, of a multiple of 4 values, as
-    FBGEMM's rows need; TorchRec's own minimum of 128 columns per part would leave smaller dimensions uncut.
+    Column-wise types cut the embedding dimension into one part for each device. The columns of a part are a multiple
+    of 4, as FBGEMM's rows need. TorchRec's own minimum of 128 columns per part would leave smaller dimensions uncut.
     """
     is_column = sharding in COLUMN_TYPES
     width = max(4, math.ceil(embedding_dim / num_devices / 4) * 4)

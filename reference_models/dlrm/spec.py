@@ -26,8 +26,8 @@ SWITCHES = ("graph", "kernels")
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
     """Return the section [model] with its shorthand key for the hidden widths of both MLPs written out.
 
-    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError where the
-    shorthand key is no list, or the widths of one of the MLPs are changed, too.
+    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError if the
+    shorthand key's value is no list, or if the widths of one of the MLPs are changed beside the shorthand key.
     """
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
@@ -69,7 +69,8 @@ def load_optimized(**parts: str) -> Loader:
 
 
 def _import_with_torchrec(name: str) -> Any:
-    """Import a module of DLRM that needs TorchRec. Raises ConfigError, with the command that installs TorchRec."""
+    """Import a module of DLRM that needs TorchRec. Raises ConfigError, with the install command, if TorchRec is
+    missing or cannot be imported."""
     _TORCHREC.require_installed()
     try:
         return import_module(f"reference_models.dlrm.{name}")

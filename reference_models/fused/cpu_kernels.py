@@ -27,8 +27,8 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 WIDTHS = (16, 32, 64, 128)
-"""Widths (numbers of columns) of embedding rows for which the compiled functions exist that read and update tables
-and compute dot products. With a fixed width a row's sum stays in registers."""
+"""Widths (numbers of columns) of embedding rows for which there are compiled functions: to read tables, to update
+tables, and to compute dot products. With a fixed width a row's sum stays in registers."""
 MAX_FEATURES = 64
 """Maximum number of vectors per sample for which the compiled function computes the dot products of all pairs."""
 ROWS = 64
@@ -69,10 +69,10 @@ class TableLayout(NamedTuple):
     num_rows: torch.Tensor
     """Number of rows of each table: int64 [tables]."""
     lookup_shifts: torch.Tensor
-    """Row number, in the merged weight (one tensor of all tables' rows), of the first row of the table of each of a
-    sample's H lookups: int64 [H]."""
+    """For each of a sample's H lookups, the number of the first row of the lookup's table in the merged weight (one
+    tensor of all tables' rows): int64 [H]."""
     lookup_limits: torch.Tensor
-    """Number of rows of the table of each of a sample's H lookups: int64 [H]."""
+    """For each of a sample's H lookups, the number of rows of the lookup's table: int64 [H]."""
 
 
 class CPUKernels:
@@ -118,7 +118,8 @@ class CPUKernels:
         self._call["update_rows"](*pointers, *sizes, lr, eps, torch.get_num_threads())
 
     def read(self, ids: torch.Tensor, tables: "TableLayout", weight: torch.Tensor) -> torch.Tensor:
-        """Return the sums of bags [B, bags, d]: of those rows of `weight` [R, d] that the int64 ids [B, H] name.
+        """Return the sums of bags of table rows, [B, bags, d]. The rows of `weight` [R, d] are looked up by the int64
+        ids [B, H].
 
         d is one of `WIDTHS`. Raises IndexError for an id beyond its table's rows.
         """

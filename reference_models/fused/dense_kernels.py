@@ -151,6 +151,6 @@ def plain_cross_gradients(
 
 
 def num_parts(num_samples: int, samples: int) -> int:
-    """Return the number of kernel programs that share the samples of a column, `samples` each; each writes a partial
-    sum."""
+    """Return the number of kernel programs among which a batch is divided, `samples` samples each; each program
+    writes a partial sum per column."""
     return -(-num_samples // samples)

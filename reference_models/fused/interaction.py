@@ -35,13 +35,14 @@ class InteractionPass(Protocol):
 class FusedInteraction:
     """Weights of an interaction of vectors, shared by the forward and backward passes for all batch sizes.
 
-    `over(num_samples, matmuls, trains=...)` makes a pass for batches of `num_samples`, whose products with weights
-    `matmuls` makes.
+    `over(num_samples, matmuls, trains=...)` makes a pass for batches of `num_samples`; `matmuls` makes the pass's
+    products with weights.
     """
 
     over: Callable[..., InteractionPass]
     pads_output: bool
-    """Whether the interaction's output has extra columns: the input of the next layer's bias, a one, and padding."""
+    """Whether the interaction's output has extra columns: a column of ones, by which the next layer's bias is
+    multiplied, and padding."""
 
 
 def fuse_interaction(

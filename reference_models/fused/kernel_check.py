@@ -25,13 +25,13 @@ from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 _NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
-"""Largest distance of a row's change by a kernel from its change by torch's operators, relative to the size of the
-change, that rounding explains.
+"""Largest relative error of a kernel that rounding explains: the distance between a row's change by the kernel and
+its change by torch's operators, divided by the size of the change.
 
-A sum of n numbers of random signs is off by at most n u of itself where each addition is rounded by u = 2^-24 of the
-partial sum, in the worst order and always to the same side: 4e-5 for the 640 numbers of the longest sum of the
-check's example, and twice that if both the kernel's sum and torch's are off. Errors of a kernel are larger: an
-estimated square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
+A sum of n numbers of random signs is off by at most n u of itself if each addition is rounded by u = 2^-24 of the
+partial sum, in the worst order and always to the same side. That is 4e-5 for the 640 numbers of the longest sum of
+the check's example, and twice that if both the kernel's sum and torch's are off. Errors of a faulty kernel are
+larger: an estimated square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
 """
 
 
@@ -39,8 +39,8 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     """Return why Triton's kernels cannot update tables of width `dim` on `device`, in one line; None where they can.
 
     Reasons are a missing Triton, a missing compiler, or an example whose numbers differ from those of torch's
-    operators; it has gradients of `dtype`, and `state_size` (0, 1 or `dim`) sums of squares per row. The check
-    compiles the kernels, into the folder of `keep_compiled_kernels`.
+    operators. The example has gradients of `dtype`, and `state_size` (0, 1 or `dim`) sums of squares per row. The
+    check compiles the kernels, into the folder of `keep_compiled_kernels`.
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
@@ -99,8 +99,8 @@ class ChangedValues(NamedTuple):
     before: torch.Tensor
 
     def distance(self, plain: "ChangedValues") -> torch.Tensor:
-        """Return the largest ratio, over rows, of the difference between this row's change and the same change by
-        torch's operators to the difference that rounding explains.
+        """Return the error of the kernel's changes, relative to what rounding explains: for each row the difference
+        from the change by torch's operators, divided by the difference that rounding explains; the largest over rows.
 
         A result of up to 1 is explained by rounding.
         """
@@ -116,13 +116,14 @@ class ComputedValues(NamedTuple):
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """Difference of each number from torch's operators' that rounding explains at most. By default four units in the
-    last place of the number, or of 1 if the number is smaller: enough for a few operations on numbers of about one,
-    and for a float32 sum that is rounded to a narrower type."""
+    """Largest difference from torch's operators that rounding explains, for each number. By default it is four units
+    in the last place of the number, or of 1 if the number is smaller. That is enough for a few operations on numbers
+    of about one, and for a float32 sum that is rounded to a narrower type."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
-        """Return the largest ratio, over numbers, of the difference from torch's operators' number to the difference
-        that rounding explains."""
+        """Return the error of the kernel's numbers, relative to what rounding explains: for each number the
+        difference from torch's operators, divided by the difference that rounding explains; the largest over
+        numbers."""
         expected, allowed = plain.values.double(), plain.allowed
         if allowed is None:
             allowed = 4 * torch.finfo(self.values.dtype).eps * expected.abs().clamp(min=1)
@@ -132,8 +133,8 @@ class ComputedValues(NamedTuple):
 def _furthest(
     ours: Sequence[ChangedValues | ComputedValues], plain: Sequence[ChangedValues | ComputedValues]
 ) -> float:
-    """Return the greatest of the tensors' distances, each between a kernel's tensor and that of torch's operators,
-    where 1 is what rounding explains; NaN where any is NaN."""
+    """Return the largest error of a kernel's tensors, compared with those of torch's operators; 1 is the largest
+    error that rounding explains. Returns NaN if any tensor's error is NaN."""
     found = [one.distance(other) for one, other in zip(ours, plain, strict=True)]  # type: ignore[arg-type]
     return float(torch.stack([distance.double() for distance in found]).max())
 
@@ -171,8 +172,9 @@ def _read_bags(
     difference that rounding explains.
 
     Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
-    partial sum exceeds; so is the result, if `dtype` is narrower. The kernel's sums and those of torch's operators
-    are both rounded so.
+    partial sum exceeds. If `dtype` is narrower than float32, the result is rounded by at most half a unit of `dtype`,
+    too. This holds for the kernel's sums and for those of torch's operators, so their difference is at most twice as
+    large.
     """
     values, weight = embedding.read(rows, plan, dtype), embedding.weight
     embedding.weight = weight.abs()
@@ -254,10 +256,11 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
     """Compute an example by Triton's kernels and by torch's operators; return the greatest distance of their results,
     where 1 is the largest distance that rounding explains.
 
-    Bags are read and updated: one row's lookups span more blocks than a kernel adds up at a time, as a frequent id's
-    do; those of two rows span a few blocks each; other rows are looked up a few times or never. The gradients of a
-    cross layer are computed. Results are compared number by number, relative to the resolution of their type; tensors
-    changed in place, and a bias's gradient in float32, are compared row by row, relative to the size of the change.
+    Bags are read and updated. The lookups of one row span more blocks than a kernel adds up at a time, as those of a
+    frequent id do; the lookups of two further rows span a few blocks each; other rows are looked up a few times or
+    never. The gradients of a cross layer are computed. Results are compared number by number, relative to the
+    resolution of their type. Tensors changed in place, and a bias's gradient in float32, are compared row by row,
+    relative to the size of the change.
     """
     return _furthest(
         *(

@@ -1,5 +1,5 @@
-"""Sizes of the share of a batch that one program (thread block) of a Triton kernel computes, which a tuning sweep may
-set.
+"""Sizes of the share of a batch that one program (thread block) of a Triton kernel computes. A tuning sweep may set
+these sizes.
 
 Each operator takes `KernelSizes`, by default those of `choose_sizes`, whose constants are estimates, not
 measurements. Sums are added in an order that follows from the sizes: results repeat bit for bit on one kind of GPU.

@@ -57,8 +57,8 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
     """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return the sorted rows and the
     permutation.
 
-    From 32,768 integers on torch uses radix sort, which is several times as fast as torch's sort of fewer integers:
-    from a quarter of that number on, the rows are padded to it by row numbers that come last.
+    Torch sorts 32,768 or more integers by radix sort, several times as fast as fewer integers. So from a quarter of
+    that number on, the row numbers are padded to 32,768 numbers; the padding comes last in the sorted order.
     """
     n = len(rows)
     if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
@@ -179,8 +179,8 @@ class MergedEmbedding:
         """Update the tables as `update` does, in tensors whose shapes do not depend on the ids, as CUDA graphs
         require.
 
-        As many sums of gradients are computed as there are lookups. Sums beyond the number of touched rows are empty,
-        and add zero to the row of the lookup with their own index, so that all writes are additions, spread over many
+        There are as many sums of gradients as lookups. The sums beyond the number of touched rows are zero; a sum of
+        zero is added to the row of the lookup that has the same index. So all writes are additions, spread over many
         rows. Triton's kernels compute only the sums of touched rows, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)

@@ -20,18 +20,18 @@ MIN_GAIN = 0.05
 """Least relative gain for which a form (kernel of a matrix product) replaces the form chosen before; smaller gains
 are noise."""
 _LEFT_BEHIND = 1.5
-"""Largest ratio of a form's (kernel's) seconds to the fastest form's, in the better of two first calls, up to which
-the form is timed further."""
+"""Limit of the seconds of a form (kernel), as a multiple of the fastest form's: slower forms are timed no further
+after two first calls, of which the faster counts."""
 _TURNS = 5
 _SLICE_S = 1e-3
 """Seconds of one timing of a form (kernel); the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Largest ratio of a form's (kernel's) seconds to those of the fastest form at which the form is still timed further,
+"""Limit of the seconds of a form (kernel), as a multiple of the fastest form's: slower forms are timed no further
 after all forms were timed _TURNS times."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""Seconds spent on timing a product after which no further turn (one timing of each form) begins; the limit holds for
-the first turns, and again for the later turns."""
+"""Seconds spent on timing a product after which no further turn (one timing of each form) begins. The limit holds
+separately for the first _TURNS turns and for the later turns."""
 _MAX_FLOP = 4e9
 """Limit on the floating-point operations of a timed matrix product: in place of a larger product, one of fewer
 samples (rows), but of at least `_MIN_SAMPLES`, is timed."""
@@ -66,8 +66,8 @@ def choose(
 
 
 def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
-    """Return the form (kernel) with the least `seconds`; but `previous`, the form of an earlier choice, unless the
-    fastest is faster by MIN_GAIN."""
+    """Return the form (kernel) with the least `seconds`. The form of an earlier choice, `previous`, is returned
+    instead if the fastest form is not faster by at least MIN_GAIN."""
     fastest = min(seconds, key=seconds.__getitem__)
     if previous is not None and previous in seconds and seconds[fastest] > (1 - MIN_GAIN) * seconds[previous]:
         return previous

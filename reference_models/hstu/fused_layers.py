@@ -137,9 +137,10 @@ class GatedAttention(torch.autograd.Function):
 
 
 def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Return the matrix [I, H] that is 1 where a column belongs to a head, to sum columns by head, or spread heads.
+    """Return the matrix [I, H] that is 1 where a column belongs to a head. Products with the matrix sum columns by
+    head, or copy a head's value to its columns.
 
-    A product with it is faster than a broadcast over rows as short as a head's.
+    Such a product is faster than a broadcast over rows as short as a head's.
     """
     eye = torch.eye(num_heads, dtype=uvqk.dtype, device=uvqk.device)
     return eye.repeat_interleave(uvqk.shape[-1] // 4 // num_heads, dim=0)

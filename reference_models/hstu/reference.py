@@ -16,7 +16,8 @@ from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
-"""Names of training precisions in MLPerf's logs from round 6.1 on, by the value of `runtime.precision`."""
+"""Names that MLPerf's logs have for training precisions from round 6.1 on; the keys are values of
+`runtime.precision`."""
 
 
 class ReferenceWorkload(TrainingLoop):

@@ -125,8 +125,8 @@ class SequenceLog:
             )
 
     def _find_window_begins(self) -> NDArray[np.int64]:
-        """Return, for each event, the position at which the events of its user and time window begin, among all
-        events sorted by user: int64 [N]."""
+        """Return, for each event, where the events of the same user and time window begin among all events sorted by
+        user: int64 [N]."""
         users, windows = self._users[self._by_user], self._windows[self._by_user]
         is_first = np.concatenate([[True], (np.diff(users) != 0) | (np.diff(windows) != 0)])
         begins = np.flatnonzero(is_first)

@@ -1,8 +1,8 @@
 """Writing of files such that no reader sees half of one, in folders that others may write to, too.
 
-Nothing is written through a link or into a pipe that has the file's name: a file is first written under a new,
-unpredictable name (a draft), then renamed. Code that trains writes all its files by this module, and `harness` those
-that it writes under a lock. The packages `reports` and `reference_models` import nothing from each other, so
+A file is first written under a new, unpredictable name (a draft), then renamed. So nothing is written through a link
+or into a pipe that has the file's name. Code that trains writes all its files by this module; `harness` uses it for
+files that it writes under a lock. The packages `reports` and `reference_models` import nothing from each other, so
 `reports` has a module of its own for this purpose (reports/text/atomic_write.py); a test checks that both modules
 behave alike.
 """

@@ -26,8 +26,8 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
     """Open a regular file for reading, never waiting for pipes or touching devices; follow links only if `follows`.
 
     A path that the user gives may be a link; a path that a file names may be a link only where the user is known to
-    have put it there. `max_bytes` bounds the size before anything is read. Raises DatasetError for any other kind of
-    file, and OSError where the system refuses.
+    have put it there. Raises DatasetError for any other kind of file, and for a file of more than `max_bytes` bytes,
+    before anything is read. Raises OSError where the system refuses.
     """
     expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
     try:
@@ -63,7 +63,8 @@ def list_parts(paths: Iterable[Path]) -> list[Path]:
     """Return `paths` with each folder replaced by its part files, sorted by name with numbers as numbers.
 
     Files whose name begins with a dot or an underscore, as _SUCCESS does, are skipped. Raises DatasetError for a
-    folder without files, and for one with subfolders, whose names may be values of columns.
+    folder without files. Raises DatasetError for a folder with subfolders, too: their names may be values of a column
+    that is in no file.
     """
     found: list[Path] = []
     for path in paths:

@@ -2,10 +2,11 @@
 
 MeLoPPR (Li et al., "MeLoPPR: Software/Hardware Co-design for Memory-efficient Low-latency Personalized PageRank", DAC
 2021) splits the L steps of the diffusion in two stages. The first stage is computed on the subgraph of the nodes that
-its steps reach from the source. The score that it leaves on a node to be passed on is the node's residual. Each
-residual is the source of a diffusion of the second stage, on a subgraph of its own. Diffusion is linear, so the
-results add up; they equal exactly L steps where every residual is diffused. Diffusing only the nodes of largest
-residual takes less time and is less precise; no subgraph is as large as that of L steps.
+its steps reach from the source. The residual of a node is the score that the first stage leaves there to be passed
+on. Each residual is the source of a diffusion of the second stage, on a subgraph of its own. Diffusion is linear, so
+the results of all diffusions are added up. If every residual is diffused, the sum equals the result of L steps
+exactly. Diffusing only the nodes of largest residual takes less time and is less precise. No subgraph is as large as
+the one that L steps reach.
 """
 
 import re

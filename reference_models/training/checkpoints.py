@@ -75,7 +75,8 @@ class TouchedRows:
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
     """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
 
-    `shares`, S, lists for each of the i increments since the last base its share of all rows; S_i is the last.
+    `shares`, S, has the share of all rows that each increment since the last base holds; S_i is the share of the last
+    of the i increments.
 
     `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
     no larger than i + 1 increments of the last one's size.
@@ -194,8 +195,7 @@ class Checkpoints:
         self._samples, self._chain = 0, list[int]()
         self._shares: list[float] = []
         self._chains: list[list[int]] = []
-        """Lists of the numbers of all checkpoints that restoring one checkpoint needs, a list for each checkpoint
-        written."""
+        """For each checkpoint written, the numbers of all checkpoints that are needed to restore it."""
         self._kept_bytes: dict[int, int] = {}
         """Bytes of each checkpoint on disk, by the checkpoint's number."""
         self.error: Exception | None = None
@@ -303,8 +303,8 @@ class Checkpoints:
         entry["write_s"] = perf_counter() - began_s
 
     def _remove_superseded(self, chain: list[int]) -> None:
-        """Remove the checkpoints that restoring any of the newest `keep` does not need; each is removed before those
-        that it needs itself, so that a process killed meanwhile leaves no increment without its base.
+        """Remove the checkpoints that are not needed to restore any of the newest `keep` checkpoints. An increment is
+        removed before its base, so that a process killed meanwhile leaves no increment without its base.
 
         If removing fails, no more checkpoints are made.
         """

@@ -1,11 +1,12 @@
 """AutoShard's search (the paper Zha et al., KDD 2022): a policy learnt by reinforcement places one table after the
 other.
 
-As published are the features of tables; devices, represented by the sum of their tables' representations and by their
-predicted cost; that tables go only on devices with free memory; and the reward of a plan, the least cost of a device
-divided by the greatest. Unlike the authors' prototype, the policy has no LSTM (it gets the features of the tables
-left to place instead) and learns by policy gradient, not IMPALA: the advantage of a plan is its reward less the mean
-of NUM_PLANS plans of its task, divided by their deviation.
+These parts are as published: the features of tables; the representation of a device, which is the sum of its tables'
+representations and its predicted cost; the rule that tables go only on devices with free memory; the reward of a
+plan, which is the least cost of a device divided by the greatest. Two parts differ from the authors' prototype. The
+policy has no LSTM: it gets the features of the tables left to place instead. It learns by policy gradient, not
+IMPALA: the advantage of a plan is its reward less the mean reward of the NUM_PLANS plans of its task, divided by the
+standard deviation of these rewards.
 """
 
 import math
@@ -32,7 +33,8 @@ NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 NUM_LATER_UPDATES = 100
 """Number of updates on larger placement tasks, for a policy that was trained on small tasks before."""
 SLACK = (1.1, 2.0)
-"""Range of the memory of all devices of a training task together, as a multiple of the bytes of all its tables."""
+"""Range from which a training task's memory is drawn: the memory of all its devices together, as a multiple of the
+bytes of all its tables."""
 MOST_TABLES, MOST_DEVICES = 100, 16
 """Maximum number of tables, and of devices, in a policy's training tasks: the time of an update grows with both."""
 NUM_DRAWN = 16
@@ -55,8 +57,8 @@ SMALL = TaskSizes()
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
     """Return the ranges of sizes (tables, devices) of the tasks on which to train a policy that is to place `tasks`.
 
-    The ranges are from the smallest to the largest of `tasks`, but at most to MOST_TABLES and MOST_DEVICES; the
-    default ranges `SMALL` are returned if none of `tasks` is larger than these.
+    The ranges go from the smallest to the largest size in `tasks`; sizes above MOST_TABLES and MOST_DEVICES count as
+    these. If no task is larger than the default ranges, `SMALL`, these are returned.
     """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
@@ -72,8 +74,8 @@ class Policy(nn.Module):
     scale: Tensor
     """Mean and standard deviation of the tables' features, by which they are normalised: [2, features]."""
     mean_reward: Tensor
-    """Mean reward, in the last 20 updates, of plans: a plan's least cost of a device divided by the greatest. It is
-    stored with the policy's weights."""
+    """Mean reward of the plans in training's last 20 updates; it is stored with the policy's weights. A plan's reward
+    is the least cost of a device divided by the greatest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,11 +138,12 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces (tables or parts) of several tasks, which must have equally many pieces: with `is_drawn` each
-    piece on a device drawn by the policy's probabilities, else on the likeliest.
+    """Place all pieces (tables or parts) of several tasks, which must have equally many pieces. With `is_drawn` the
+    device of each piece is drawn by the policy's probabilities, else it is the likeliest device.
 
-    `shape` is (plans of each task, devices). Returns the devices' pieces, a row for each plan of each task; rewards
-    [tasks, plans], -1 where a piece found no room; and the plans' log-probabilities [tasks, plans].
+    `shape` is (plans of each task, devices). Returns three values: the pieces on each device, with a row for each
+    plan of each task; the rewards [tasks, plans], -1 where a piece found no room; the plans' log-probabilities
+    [tasks, plans].
     """
     ordered = [costs.ordered(pieces) for pieces in lists]
     tables = policy.represent(torch.tensor([_features(costs, pieces) for pieces in ordered]))

@@ -26,13 +26,13 @@ BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))]
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[EmbeddingTable]]
 SetCost = Callable[[Sets], Seconds]
-"""Type of functions that return the seconds per step, float64 [sets], of devices, each of which holds one of the sets
-of tables; 0 for a device without tables."""
+"""Type of functions that compute the cost of sets of tables, each set on a device of its own: seconds per step,
+float64 [sets]. A set without tables costs 0."""
 
 
 def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArray[Any]]) -> Seconds:
-    """Return, for each set of tables, the sum of its tables' values: [sets, ...]. `values_of` returns the values of
-    tables, [tables, ...], and is called once, for all tables."""
+    """Return, for each set of tables, the sum of a value over its tables: [sets, ...]. `values_of` returns the value
+    of each table, [tables, ...]; it is called once, for the tables of all sets."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
         return np.zeros(len(sets))
@@ -46,10 +46,12 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArra
 def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
     """Return the bytes of memory traffic of a training step for each table: float64 [tables].
 
-    Forward: ids, each distinct row once, a sum per sample. Backward and update: a gradient per sample, ids, each
-    distinct row and its optimizer state read and written. Memory moves whole lines of a row; a row that the batch
-    looks up again is in a cache. A table that is copied to each device has a dense gradient, so that all its rows are
-    read and written with gradient and state; a copy looks up at most the distinct rows of the whole batch.
+    The forward pass moves ids, each distinct row once, and a sum per sample. The backward pass and the update move
+    ids and a gradient per sample, and read and write each distinct row and its optimizer state. Memory moves whole
+    lines of a row; a row that the batch looks up again is in a cache.
+
+    A table that is copied to each device has a dense gradient: the update reads and writes all its rows, with
+    gradient and optimizer state. Each copy looks up at most the distinct rows of the whole batch.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
@@ -143,8 +145,9 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """Cost of a set of tables that adds up the costs by `cost` of each table alone on a device, with the device's
-    fixed time `device_s` counted once."""
+    """Cost of a set of tables as the sum of the costs of its single tables. `cost` computes the cost of each table
+    alone on a device; the device's fixed time `device_s`, which each of these costs includes, is counted only
+    once."""
 
     cost: SetCost
     device_s: float = 0.0
@@ -158,8 +161,7 @@ class Additive:
 def add_up(cost: SetCost, tables: Sequence[EmbeddingTable]) -> tuple[Seconds, float] | None:
     """Return the seconds that each table adds to a device, and the fixed seconds of a device with tables.
 
-    Returns None if `cost` does not consist of such terms, so that the cost of a set of tables is no sum over the
-    tables.
+    Returns None if the cost of a set of tables, as computed by `cost`, is not the sum of these seconds.
     """
     if isinstance(cost, Sum):
         found = [add_up(part, tables) for part in cost.parts]

@@ -12,8 +12,8 @@ LEAST_GAIN = 1e-9
 """Least gain of a move or swap, as a share of the slowest device's seconds; smaller gains are rounding errors."""
 _MAX_STEPS = {True: 2_000, False: 100}
 _NUM_TRIED = {True: 1, False: 4}
-"""Number of moves or swaps whose costs are computed at a time, the most promising first: 1 if the cost of a set of
-tables is the sum of their costs (key True), else 4."""
+"""Number of moves or swaps whose costs are computed at a time, the most promising first. The key is whether the cost
+of a set of tables is the sum of the tables' costs."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -77,16 +77,16 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return the bytes or seconds, by `values`, that each move or swap takes from its source device and adds to its
-    target device: [steps]. They may be negative for a swap."""
+    """Return how much each move or swap takes from its source device and adds to its target device: [steps]. `values`
+    has the bytes, or the seconds, of each piece. The result may be negative for a swap."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 
 def settle(layout: PieceLayout) -> bool:
     """Move and swap pieces (tables or parts) until they fit every device's memory; return whether they do.
 
-    Each move or swap is the one that leaves the fewest bytes in excess of the devices' memory; of several, that in
-    which the slower of the two devices is fastest.
+    Each move or swap is the one that leaves the fewest bytes in excess of the devices' memory. If several leave
+    equally few, the one is chosen after which the slower of its two devices is fastest.
     """
     while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
         sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()

@@ -1,5 +1,5 @@
-"""Sets of embedding tables, the cost of each of which is known from two measurements, to train and test cost nets
-(nets that predict costs). Torch-free."""
+"""Sets of embedding tables to train and test cost nets (nets that predict costs). The cost of each set is known from
+two measurements. Torch-free."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reference_models.distributed.search.costs import Seconds, SetCost, Sets
 from reference_models.distributed.search.task import EmbeddingTable
 
 MIN_DIM = 4
-"""Least number of columns of the parts into which tables are halved for a cost net's training sets."""
+"""Least number of columns of a part of a table, when tables are halved by columns for a cost net's training sets."""
 MIN_SETS = 100
 """Least number of measured sets of tables with which a cost net is trained; a fifth of them is held out to test the
 net."""
@@ -64,8 +64,8 @@ def draw_sets(pool: Sequence[EmbeddingTable], num_sets: int, seed: int) -> list[
 
 
 def ask_sets(cost: SetCost, sets: Sets) -> KnownSets:
-    """Return the costs of the sets of tables, and of each of their tables alone. All are requested in one call, so
-    that a measured cost measures the sets alternately."""
+    """Return the costs of the sets of tables, and of each of their tables alone. All sets are passed to `cost` in one
+    call: a cost that is measured then measures them alternately."""
     pool = [*dict.fromkeys(table for each in sets for table in each)]
     together = [*sets, *([table] for table in pool)]
     seconds, spread = cost(together), 0.0

@@ -21,8 +21,8 @@ from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
 """Limits of the local search: the maximum number of successive cuts of tables, and the number of cuts without gain
-after which the search ends: 3 if the cost of a set of tables is the sum of their costs (key True), else 1, since
-judging a cut then takes longer."""
+after which the search ends. The key of the second limit is whether the cost of a set of tables is the sum of the
+tables' costs; if not, judging a cut takes longer."""
 _EVEN = 1 + 1e-3
 """Ratio of the slowest device's seconds to the devices' mean, up to which no table is cut, since cuts add work."""
 
@@ -31,9 +31,9 @@ def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Place tables in falling order of cost, move and swap them, then cut tables as long as cuts make the plan
     faster.
 
-    Moves and swaps end when neither makes the slowest device faster. A cut halves the costliest piece (table or part)
-    of that device that may be halved, and all parts of the same table, and the search begins again. Nothing is
-    random. Raises ConfigError if neither whole tables nor parts fit.
+    Moves and swaps end when neither makes the slowest device faster. Then, of the pieces (tables or parts) on that
+    device that may be halved, the costliest is halved, and with it all parts of the same table; the search begins
+    again. Nothing is random. Raises ConfigError if neither whole tables nor parts fit.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0
@@ -70,10 +70,10 @@ def improve(costs: PieceCosts, pieces: Pieces, search: str) -> Filling:
 
 
 def _choose_cut(costs: PieceCosts, pieces: Pieces, found: Filling | None) -> Piece | None:
-    """Return the table, or part of one, to cut next: the costliest on the slowest device, or the largest of all if
-    `found`, the placement so far, is None since the pieces did not fit.
+    """Return the piece (table or part) to cut next: the costliest piece on the slowest device of the placement
+    `found`. If `found` is None, since the pieces did not fit, return the largest piece of all.
 
-    Tables and parts that may not be halved are passed over. Returns None if no other is left, or if the devices are
+    Pieces that may not be halved are passed over. Returns None if no piece may be halved, or if the devices are
     balanced.
     """
     if found is None:

@@ -34,10 +34,10 @@ class MeasuredCost:
 
     Tables of equal width and optimizer have one lookup and one sorted update (`MergedEmbedding`, not compiled).
 
-    The cost is the median of rounds in which all requested sets are measured alternately, after a warm-up round; a
-    set is measured once. Looked-up rows are random, repeated as often as the table's reuse bins say; equal tables of
-    a set have different rows. Tables stay in memory while there is room. Merging the lookups of a set is repeated in
-    every round, and not timed.
+    The cost is the median of several rounds after a warm-up round; in each round all requested sets are measured in
+    turn. A set whose cost is known from an earlier call is not measured again. Looked-up rows are random, repeated as
+    often as the table's reuse bins say; equal tables of a set have different rows. Tables stay in memory while there
+    is room. Merging the lookups of a set is repeated in every round, and not timed.
     """
 
     batch_size: int

@@ -91,8 +91,8 @@ orders differ by so little."""
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """Trained cost net of sets of tables, with the errors, on held-out sets, of the net and of adding up single
-    tables' costs.
+    """Trained cost net of sets of tables, with its errors on held-out sets, and the errors of adding up single
+    tables' costs on the same held-out sets.
 
     For measured sets, one half of the measuring rounds is for training and for single tables' costs; the other half
     gives the true costs. Errors are mean absolute percentage errors (MAPE), as fractions.

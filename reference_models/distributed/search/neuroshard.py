@@ -1,7 +1,8 @@
 """NeuroShard's search (the paper Zha et al., MLSys 2023): a beam search of cuts by columns, and for each list of
 tables and parts a grid search of greedy placements.
 
-Unlike as published, a cut halves all parts of a table, and tables of row-wise Adagrad are not cut, as runs require.
+The search differs from the paper in two points: a cut halves all parts of a table, and tables of row-wise Adagrad are
+not cut. Runs accept no other cuts.
 """
 
 import math
@@ -28,16 +29,17 @@ BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
 """Width k of the beam (number of lists of tables and parts), number n of pieces cut in each list, and number L of
 successive cuts, as in the paper NeuroShard."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
-"""Upper limits of the number of columns on a device, as multiples of the devices' mean; the fastest placement of all
-is taken. The last, none, is not the paper NeuroShard's: few tables may need it."""
+"""Upper limits of the number of columns on a device, as multiples of the devices' mean. A placement is made for each
+limit, and the fastest is taken. The last value, no limit, is not in the paper NeuroShard: tasks of few tables may
+need it."""
 
 
 def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the fastest placement found by a beam search that may cut tables into halves of columns. Nothing is
     random.
 
-    If no list of pieces (tables or parts) fits the devices' memory, the placement of whole tables is repaired, or
-    else that of a list of the last beam. Raises ConfigError if none of these fits.
+    If no list of pieces (tables or parts) fits the devices' memory, placements are repaired: first that of whole
+    tables, then those of the last beam's lists, until one fits. Raises ConfigError if none can be repaired.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]

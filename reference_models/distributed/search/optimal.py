@@ -30,10 +30,10 @@ _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the placement of whole tables whose slowest device is fastest, with the proved lower bound.
 
-    For up to MAX_ENUMERATED tables all plans are compared; for more, if the cost adds up over tables, an integer
-    program is solved, unless local search finds a plan at the lower bound. If the solver stops after MAX_NODES nodes,
-    or after fewer with many tables, the best plan so far is returned, with a bound below its cost. Raises ConfigError
-    if no plan fits or was found, or if the cost does not add up.
+    For up to MAX_ENUMERATED tables all plans are compared. For more tables, an integer program is solved if the cost
+    adds up over tables, unless local search finds a plan at the lower bound. The solver stops after MAX_NODES nodes,
+    or after fewer if there are many tables; then the best plan so far is returned, with a lower bound below its cost.
+    Raises ConfigError if no plan fits, if none was found, or if there are more tables and the cost does not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -108,11 +108,13 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
 def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[PlacementPlan | None, float]:
     """Find the fastest placement of whole tables by an integer program.
 
-    It minimises z: each table has a device, no device takes more than z seconds or exceeds its memory. `alone` are
-    the seconds that each table adds to its device. `most_s` are the seconds of a known plan's slowest device; neither
-    has a device's fixed time.
-    Returns the best plan so far, None if there is none, and a lower bound: `most_s` (by default infinite) if the
-    program is infeasible, 0 if it is not solved, having more than MAX_PLACES tables times devices.
+    The program minimises z: each table has a device, and no device takes more than z seconds or exceeds its memory.
+    `alone` are the seconds that each table adds to its device. `most_s` are the seconds of a known plan's slowest
+    device. Neither includes a device's fixed time.
+
+    Returns the best plan so far, None if there is none, and a lower bound of z. The bound is `most_s` (by default
+    infinite) if the program is infeasible. It is 0 if there are more than MAX_PLACES tables times devices: such a
+    program is not solved.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron

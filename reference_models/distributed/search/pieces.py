@@ -18,8 +18,8 @@ Filling = tuple[float, Held]
 """Placement of pieces (tables or parts): the seconds of the slowest device, infinite if a piece found no room, and
 the pieces on each device."""
 COLUMN_STEP = 4
-"""Number of which each part of a table must have a multiple of columns: as many columns as FBGEMM's kernels load at
-once."""
+"""Number of columns that FBGEMM's kernels load at once. The number of columns of each part of a table must be a
+multiple of it."""
 
 
 class PieceCosts:
@@ -46,8 +46,8 @@ class PieceCosts:
         return self([(piece,) for piece in pieces])
 
     def ordered(self, pieces: Pieces) -> Pieces:
-        """Return the pieces (tables or parts) in falling order of their seconds alone on a device, and of their bytes
-        among equals.
+        """Return the pieces (tables or parts) in falling order of their seconds alone on a device; pieces of equal
+        seconds in falling order of bytes.
 
         Pieces that the task keeps on a given device come first.
         """
@@ -81,13 +81,13 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place lists of pieces (tables or parts) on devices; each list is a placement of its own, with a limit, in
-    `caps`, of the columns on a device.
+    """Place several lists of pieces (tables or parts) on devices. Each list is a placement of its own; `caps` has a
+    limit for each list: the maximum number of columns on a device.
 
     Lists are of equal length, and pieces are placed in the list's order. A piece goes to the device of least cost so
-    far, among devices with enough memory and within the limit; among equals to the device with the fewest bytes. A
-    piece without room ends its list; with `overflows` it goes to the device with the fewest bytes instead. All lists
-    advance together, so that the costs of a step of all lists are computed in one call.
+    far, among devices with enough memory and within the limit; if several have the least cost, to the one with the
+    fewest bytes. A piece without room ends its list; with `overflows` it goes to the device with the fewest bytes
+    instead. Each step places one piece of every list, so that the costs of all lists are computed in one call.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
@@ -121,10 +121,11 @@ def whole_tables(task: Task) -> Pieces:
 
 
 def may_be_halved(task: Task, piece: Piece) -> bool:
-    """Return whether all parts of a piece's table may be halved, so that runs accept the plan of the cut table.
+    """Return whether a run would accept a plan in which all parts of the piece's table are halved.
 
-    TorchRec's column_wise cuts a table into equal parts, FBGEMM's are multiples of COLUMN_STEP, and row-wise Adagrad
-    would keep a state for each part. Tables that the task keeps on a device stay whole.
+    TorchRec's column_wise cuts a table into equal parts. FBGEMM needs parts whose numbers of columns are multiples of
+    COLUMN_STEP. Row-wise Adagrad would keep a state for each part, so its tables stay whole. Tables that the task
+    keeps on a device stay whole, too.
     """
     if piece[0] in dict(task.kept):
         return False

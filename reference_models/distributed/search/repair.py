@@ -11,7 +11,8 @@ from reference_models.distributed.search.task import PlacementPlan, Repair, Repa
 from reference_models.process.errors import ConfigError
 
 MAX_PACKED = 20_000
-"""Maximum number of placements of single pieces (tables or parts) after which trying arrangements ends."""
+"""Number of placements of single pieces (tables or parts) after which the search for an arrangement that fits is
+given up."""
 CUTTING = ("local", "neuroshard")
 """Names of the searches that also place parts of tables: for them, a proof that whole tables do not fit says nothing
 about parts."""
@@ -36,12 +37,12 @@ def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
 
 
 def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair | None]:
-    """Return a placement of pieces (tables or parts) within the devices' memory, and a record of its repair, None if
-    `held` fits as it is.
+    """Return a placement of pieces (tables or parts) within the devices' memory, and a record of its repair. If the
+    placement `held` fits, it is returned with None.
 
     Repairs by moves and swaps; if that fails, places pieces anew, the largest first, each where least memory stays
-    free; if that fails, tries arrangements. New placements are improved by moves and swaps. Raises ConfigError if
-    none fits, which says whether that is proved.
+    free; if that fails, tries arrangements. New placements are improved by moves and swaps. Raises ConfigError if no
+    placement was found; the message says whether it is proved that none exists.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
         return held, None
@@ -102,8 +103,8 @@ def pack(
     left, devices = np.cumsum(sizes[order][::-1])[::-1].tolist(), homes.tolist()
 
     def place(at: int) -> bool | None:
-        """Place the pieces from number `at` of the order on; return whether they fit, None after too many
-        placements."""
+        """Place the remaining pieces, from index `at` of the order on; return whether they fit. Returns None after
+        too many placements."""
         nonlocal num_tried
         if at == len(order):
             return True
@@ -124,8 +125,8 @@ def pack(
 
 
 class NoPlanError(ConfigError):
-    """Error of a search that found no placement for a task; `why` is the reason alone, without the search's name and
-    the advice that the message has."""
+    """Error of a search that found no placement for a task. The message names the search, the reason and advice;
+    `why` is the reason alone."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)

@@ -230,8 +230,8 @@ def _read(path: Path) -> bytes:
 
 
 def _read_tables(path: Path) -> list[EmbeddingTable]:
-    """Return the tables of NeuroShard's file. The file's bins count rows: each row is assumed to have the number of
-    lookups in BIN_LOOKUPS of its bin."""
+    """Return the tables of NeuroShard's file. The file counts the rows in each reuse bin (how often a batch looks up
+    the same row). Each row is assumed to have the number of lookups that BIN_LOOKUPS has for its bin."""
     content = _read(path)
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))
@@ -252,15 +252,18 @@ def _read_tables(path: Path) -> list[EmbeddingTable]:
 def generate_tasks(
     num_tasks: int, seed: int, empty: Task = NEUROSHARD, num_tables: tuple[int, int] = (10, 60)
 ) -> list[Task]:
-    """Draw placement tasks as NeuroShard's released generator does, of random tables, since NeuroShard's own tables
-    are in Git LFS.
+    """Draw placement tasks of random tables, as NeuroShard's released generator does. The tables are drawn at random
+    since the files of NeuroShard's own tables are in Git LFS.
 
     As released: a task has a number of tables in `num_tables` (end excluded), each drawn from 856 tables with a width
-    of 128, 64, 32, 16, 8 or 4 columns; a task is drawn again until all its weights together leave a quarter of one
-    device's memory free (15 GiB of 4 x 4 GiB). The 856 tables: rows log-uniform from 1,000 to 8,000,000, so that each
-    fits on a device of 4 GiB; lookups per sample log-uniform from 1 to 67 (mean 15.7; published 15.8); Zipf exponent
-    uniform from .55 to 1.1, with which a row of a batch is looked up some 7 times (published 6.9). Raises ConfigError
-    where no drawn task fits.
+    of 128, 64, 32, 16, 8 or 4 columns. A task is drawn again until all its weights together leave a quarter of one
+    device's memory free (15 GiB of 4 x 4 GiB).
+
+    The 856 tables: rows are log-uniform from 1,000 to 8,000,000, so that each table fits on a device of 4 GiB.
+    Lookups per sample are log-uniform from 1 to 67 (mean 15.7; published 15.8). Zipf exponents are uniform from .55
+    to 1.1, so that a row of a batch is looked up some 7 times (published 6.9).
+
+    Raises ConfigError where no drawn task fits.
     """
     rng = np.random.default_rng(seed)
     rows = np.exp(rng.uniform(np.log(1e3), np.log(8e6), _NUM_TABLES)).astype(np.int64).tolist()
