@@ -71,10 +71,11 @@ def open_regular(path: Path, flags: int, what: str) -> int:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise HarnessError (exit 8) for a link inside `folder`, of one or several run sets, that writing would follow.
+    """Raise HarnessError (exit 8) if `folder`, which has one or several run sets, contains a link that a later write
+    would follow.
 
-    `folder` itself may be a link, since its user named it, and so may a file that is not written, such as a page or
-    notes.
+    `folder` itself may be a link, since its user named it. A file that is not written, such as a page or notes, may
+    be a link, too.
     """
     for place, folders, files in os.walk(folder):
         is_written = not {"extra", "results", "systems"}.isdisjoint(Path(place).relative_to(folder).parts)
@@ -100,9 +101,10 @@ def open_lock(path: Path) -> int:
 
 
 def resolve_program_path(program: str | Path | None) -> Path | None:
-    """Return a program's path as a shell reads it: a plain name stays for the search in PATH, ./NAME is a file.
+    """Return a program's path, read as a shell reads it: a plain name is searched for in PATH, and ./NAME is a file
+    in the current folder.
 
-    A Path drops the "./", and would be searched for in PATH.
+    ./NAME is returned as a full path, since a Path drops the "./" and NAME would then be searched for in PATH.
     """
     if program is None:
         return None
@@ -120,8 +122,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def refuse_damage(found: T | Damage) -> T:
-    """Return a record or JSON object that was read; raise HarnessError (exit 8) with the reason where its file was
-    missing or damaged."""
+    """Return `found`, which was read from a file: a record or a JSON object. Raises HarnessError (exit 8) if `found`
+    says instead that the file was missing or damaged."""
     if isinstance(found, Damage):
         raise HarnessError(f"{found}.", ExitCode.INPUT)
     return found

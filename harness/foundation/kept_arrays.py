@@ -1,5 +1,5 @@
 """Keep arrays in folders for later use: weights, traces of embedding lookups, id maps, checkpoints. Each folder has a
-manifest that lists its arrays, of a type for each of these uses."""
+manifest that lists its arrays; each of these uses has its own type of manifest."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Mean number of queries that arrive during the longest call of the model: so few that queries practically never
-wait."""
+"""Mean number of queries that arrive during the longest call of the model, for a simulation in which queries
+practically never wait for one another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """Workers that answer a queue of queries by calling a model: `count` workers. One call holds queries of up to
-    `max_items` items (samples for the model) together, or a single query where that is None.
+    """`count` workers that answer a queue of queries by calling a model. One call holds several queries with at most
+    `max_items` items (samples for the model) in all; if `max_items` is None, it holds a single query.
 
     A free worker waits for a full call until the first query of the call is `wait_s` seconds old, then takes the
     queries that have arrived. A call is full when it has `max_items` items, or when the next query, or part of a
@@ -48,8 +48,8 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceTimes:
-    """Duration of a call of the model: `by_items_s[n]` is the mean in seconds for n items, to be multiplied by one of
-    the `factors`, by which calls of equal size differ."""
+    """Duration of a call of the model: `by_items_s[n]` is the mean duration in seconds for n items. It is multiplied
+    by one of the `factors`, which describe how the durations of calls of equal size vary."""
 
     by_items_s: Times
     factors: Times

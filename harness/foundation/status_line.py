@@ -55,13 +55,14 @@ class StatusLine:
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
         """Show `text` as the only progress row on a terminal, with a bar for the fraction `share` of the work that is
-        done; elsewhere print both as one line, as rarely as `show_rows` prints."""
+        done. Elsewhere print `text` and the fraction as one line, at most once in five seconds unless `now` is
+        true."""
         printed = text if share is None else f"{text}: {share:4.0%}"
         self.show_rows((StatusRow(text, share),), printed, now=now)
 
     def show_rows(self, rows: Sequence[StatusRow], text: str, *, now: bool = False) -> None:
-        """On a terminal, replace the drawn progress rows by `rows`; elsewhere print `text`, if `now` is true or
-        nothing was printed for five seconds."""
+        """On a terminal, replace the drawn progress rows by `rows`. Elsewhere print `text`, but only if `now` is true
+        or nothing was printed in the last five seconds."""
         moment_s = time.monotonic()
         if self.is_terminal:
             if now or moment_s - self._drawn_s >= _DRAWN_EVERY_S:

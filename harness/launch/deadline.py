@@ -12,14 +12,14 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""Deadline, 0 seconds after its launch, of a job without a time limit that is to be killed when it hangs: as soon as
-one of its processes has been stopped by a signal for STOPPED_FOR_S."""
+"""Deadline of a job that has no time limit but is to be killed when it hangs: 0 seconds after its launch. The job
+counts as hung once a signal has kept one of its processes stopped for STOPPED_FOR_S."""
 STOPPED_FOR_S = 10.0
 """Seconds for which a signal may keep a process of a run stopped once the run's deadline has passed: a debugger may
 stop it briefly."""
 SILENT_FOR_S = 300.0
-"""Seconds for which a run that has begun may send no progress event once its deadline has passed: during an
-evaluation it sends none."""
+"""Seconds without a progress event after which a run that has begun counts as hung, once its deadline has passed. The
+time is long, since an evaluation sends no events."""
 _LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
 
 
@@ -27,10 +27,10 @@ class Deadline:
     """Context manager that watches process `pid` and its descendants, and kills all of them when their run hangs.
 
     A worker checks its run's deadline itself, several times a second, and at the deadline ends with a complete log.
-    This class is for a worker that can no longer do that: its run counts as hung when, `timeout_s` seconds after it
-    began (or was launched, where it has not begun), one of its processes has been stopped by a signal for
-    STOPPED_FOR_S, or no event came for SILENT_FOR_S between its begin and its end. Time in which this process itself
-    did not run does not count. Before the deadline nothing is checked.
+    This class is for a worker that can no longer do that. The deadline is `timeout_s` seconds after the run's begin,
+    or after its launch if it has not begun. From then on the run counts as hung if a signal has kept one of its
+    processes stopped for STOPPED_FOR_S, or if it has begun, has not ended, and sent no event for SILENT_FOR_S. Time
+    in which the watching process itself did not run does not count. Nothing is checked before the deadline.
     """
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:

@@ -31,11 +31,11 @@ BEAT_S = 1.0
 LOST_AFTER_S = 20.0
 """Seconds without a heartbeat after which a rank counts as lost, and all others end."""
 SILENT_AFTER_S = 5.0
-"""Seconds without a heartbeat of a rank after which that rank counts as lost, where a connection between ranks has
-broken. A broken connection shows that some rank is gone, but not which; without one LOST_AFTER_S applies."""
+"""Seconds without a heartbeat after which a rank counts as lost once a connection between ranks has broken. A broken
+connection shows that some rank is gone, but not which one. Without a broken connection LOST_AFTER_S applies."""
 _GONE_AFTER_S = 3.0
-"""Seconds after which the host of the ranks' key-value store counts as gone, from the store's last answer, where the
-connection to it has broken. Until then this rank waits, since it may itself be about to end normally."""
+"""Seconds after the last answer of the ranks' key-value store after which the store's host counts as gone, if the
+connection to the store has broken. Until then this rank waits, since it may be about to end normally itself."""
 _TERMINATED_FOR_S = 4.5
 """Seconds for which a rank that gets SIGTERM looks for a lost rank, the likely cause, before it reports the signal as
 the reason: launchers terminate all ranks when one is lost."""
@@ -45,8 +45,8 @@ _SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMIN
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class End:
-    """Reason why all ranks end, and their exit code: the same on every rank, from the first one that knew the
-    reason."""
+    """Reason why all ranks end, with their exit code. The first rank that knows a reason publishes it, so it is the
+    same on every rank."""
 
     rank: int
     reason: str
@@ -193,8 +193,8 @@ class Heartbeat:
         return end
 
     def _find_lost(self, error: BaseException) -> End | None:
-        """Return why a rank was lost, where an error of this rank's main thread may only be a consequence (of a
-        broken connection, or of a launcher that ends all ranks). None where the error is this rank's own."""
+        """Return why a rank was lost, if that may have caused an error of this rank's main thread: through a broken
+        connection, or through a launcher that ends all ranks. None if the error is this rank's own."""
         if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
             return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
         if not isinstance(error, RuntimeError) or exit_code_of(error) is not None:
@@ -202,8 +202,8 @@ class Heartbeat:
         return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
 
     def _describe(self, error: BaseException) -> End:
-        """Return the reason for all ranks to end that an error of this rank's main thread gives; the error is this
-        rank's own."""
+        """Return the reason for all ranks to end, made from an error in this rank's main thread that no other rank
+        caused."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if code is not None:
             return End(rank=rank, reason=f"rank {rank}: {compose_message(error)}", code=code)

@@ -35,8 +35,8 @@ _MAX_PRINTED_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interpreter:
-    """Python interpreter of another dlrmbench installation, to be used for worker processes, and the default
-    environment variables of these workers."""
+    """Python interpreter of another dlrmbench installation, which runs worker processes, and default environment
+    variables for these workers."""
 
     python: str
     variables: Mapping[str, str]
@@ -135,8 +135,8 @@ def _start(
     *,
     is_marked: bool,
 ) -> "subprocess.Popen[bytes]":
-    """Start the timekeeper process, which in turn starts `command`; return the timekeeper. It passes on the command's
-    input and output, and ends with the command's exit code."""
+    """Start the timekeeper process, which in turn starts `command`; return the timekeeper. The timekeeper passes on
+    the command's input and output, and ends with the command's exit code."""
     asked = {
         "command": [_plain(word) for word in command],
         "environ": {_plain(name): _plain(value) for name, value in environ.items()},
@@ -165,8 +165,8 @@ def _start(
 
 
 def _plain(text: str) -> str:
-    """Return a word of a command line or of the environment, which may be any bytes, as text that JSON can hold: one
-    character per byte."""
+    """Return a word of a command line or of the environment as text that JSON can hold. The word may be any bytes;
+    each byte becomes one character."""
     return os.fsencode(text).decode("latin-1")
 
 
@@ -221,8 +221,8 @@ def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any]
 
 
 def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
-    """Return the traceback lines of the user's own code (none where it did not fail) and the last line from the file
-    that has a worker's stderr."""
+    """Read the file with a worker's stderr; return the traceback lines of the user's own code (none if that code did
+    not fail), and the last line."""
     if not stderr_path.exists():
         return (), ""
     *before, last = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]

@@ -20,7 +20,8 @@ from reference_models.distributed.rendezvous import rendezvous
 from reference_models.training.devices import describe_gpu
 
 COLLECTIVE_TIMEOUT_S = 300.0
-"""Seconds that one collective call between ranks waits for a rank that still sends its heartbeat."""
+"""Time limit in seconds of one collective call between ranks. It applies when a rank does not join the call but still
+sends its heartbeat."""
 
 
 def stderr_path(folder: Path, rank: int) -> Path:

@@ -23,8 +23,7 @@ class StopWork(BaseException):
 
 
 class Stop:
-    """Means to end at once all the workers that several threads started: the running ones, and those that are started
-    later."""
+    """Means to end at once all workers that several threads started. Afterwards no further worker may start."""
 
     def __init__(self) -> None:
         self._lock, self._asked = threading.Lock(), threading.Event()
@@ -163,8 +162,9 @@ def make_slots(
 
 
 def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
-    """Raise HarnessError where `num` slots of `needed` cores or GPUs each need more than `found`; both are (number,
-    unit in the singular), such as (4, "core"). `what` names the option in the message."""
+    """Raise HarnessError if `num` slots take more cores or GPUs than there are. `needed` is what one slot takes and
+    `found` what there is, each as (number, unit in the singular), such as (4, "core"). `what` names the option in the
+    message."""
     (each, word), (most, unit) = needed, found
     if num * each <= most:
         return

@@ -46,9 +46,9 @@ class Arrival(NamedTuple):
 class RunClock:
     """Clock that times one run from the arrival of its events, in a process other than the run's.
 
-    The first `start` and run_start and the last run_stop count, so that extra events cannot shorten a run. Where the
-    timekeeper itself was delayed it sees an event late. For each event it therefore has two times, the last one at
-    which the event had not arrived and the one at which it was seen; the reported time is the shortest that they
+    The first `start`, the first run_start and the last run_stop count, so that extra events cannot shorten a run. A
+    timekeeper that is delayed sees an event late. So it keeps two times for each event: the last time at which the
+    event had not arrived, and the time at which it was seen. The reported duration is the shortest that these times
     allow.
     """
 

@@ -20,12 +20,14 @@ from harness.measure.job import send_to_parent
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
-"""Seconds after the first failure beyond which a killed rank counts as killed by torchrun's agent, not as a cause of
-the failure. When one rank has failed, the agent asks the others to end, and kills those that have not after 30 s."""
+"""Seconds after the first failure from which on a rank that is killed counts as killed by torchrun's agent, not as a
+cause of the failure. When one rank fails, the agent asks the others to end, and after 30 s it kills those that have
+not ended."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:
-    """Run all ranks of a job on this machine. Exit code 0 when all ended well, else that of the rank to blame."""
+    """Run all ranks of a job on this machine. Return 0 if all ranks ended well, else the exit code of the rank to
+    blame."""
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -55,8 +57,8 @@ def main(num_ranks: int, spec_path: str) -> int:
 
 
 def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailure]:
-    """Return the rank to blame for a failure: first a killed one, then one that gave a reason, then those that lost
-    another rank; ranks that the launcher itself ended come last."""
+    """Return the rank to blame for a failure. Killed ranks come first, then ranks that gave a reason, then ranks that
+    lost another rank; ranks that the launcher itself ended come last."""
     first_s = min(failure.timestamp for failure in failures.values())
 
     def order(failure: ProcessFailure) -> tuple[int, float]:

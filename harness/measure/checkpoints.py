@@ -70,9 +70,9 @@ def read_checkpoint(
     """Return the training state that the checkpoint in `folder` restores, read with the earlier checkpoints that it
     builds on.
 
-    Every byte is verified. Raises HarnessError: exit 2 for a checkpoint of another definition, 8 where anything is
-    damaged or not as the manifests say, or where training used another map of ids to rows than that of
-    `id_map_sha256`, 9 where the state does not fit into memory.
+    Every byte is verified. Raises HarnessError: exit 2 if the checkpoint is of another benchmark definition; 8 if
+    anything is damaged or not as the manifests say, or if training used a map of ids to rows whose digest is not
+    `id_map_sha256`; 9 if the state does not fit into memory.
     """
     import torch
 

@@ -33,14 +33,16 @@ COMPANIONS: Mapping[str, str] = {
 }
 """Classes of all companions (observers of a process that trains), in the order in which they are called.
 
-The observer that keeps the weights comes before the one of traffic, which trains further steps; the observer of peak
-memory comes before that of checkpoints, since reading a checkpoint back takes memory."""
+The companion that keeps the weights comes before the companion that measures traffic, which trains further steps. The
+companion that reads peak memory comes before the companion that makes checkpoints, since reading a checkpoint back
+takes memory.
+"""
 
 
 class Companion:
-    """Observer of one process that trains, such as of its energy. A subclass overrides the methods that it needs, of
-    those called before the model is built, at the start and stop of the timed region, and afterwards. Every rank has
-    one object of each class."""
+    """Observer of one process that trains, such as of its energy. A subclass overrides those methods that it needs;
+    they are called before the model is built, at the start of the timed region, at its stop, and afterwards. Every
+    rank has one object of each class."""
 
     def __init__(self, process: "Process") -> None:
         self.process = process
@@ -59,10 +61,11 @@ class Companion:
         """Stop observing right after the timed region, while the run's log is still open."""
 
     def after(self) -> Mapping[str, Any]:
-        """Return fields for the process's record by their names in its file, once the log is closed; only rank 0's
-        are recorded.
+        """Return fields for the process's record, as a dict from a field's name in the record's file to its value;
+        called once the log is closed. Only rank 0's fields are recorded.
 
-        An error here is recorded in a run, which is complete without these fields, and raised in a measurement.
+        An error here does not fail a run, which is complete without these fields: the error is recorded. In any other
+        measurement the error is raised.
         """
         return {}
 
@@ -118,8 +121,9 @@ def measuring(
     num_samples: int = 0,
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
-    """Yield the process, with the job's workload loaded, for the caller to build, train, start and stop; its
-    `members` then has the values from companions (energy, weights and the like).
+    """Yield the process, with the job's workload loaded. The caller builds the model, trains, and starts and stops
+    the companions (observers of energy, weights and the like); afterwards the process's `members` has the values that
+    the companions returned.
 
     `reshape` changes the definition's configuration. Raises the errors of loading and of companions; after an error
     in the caller's block no companion is called any more.

@@ -18,8 +18,8 @@ _ANSWERS_WITHIN_S = 300.0
 
 
 def check_kernels(workload: WorkloadConfig) -> Check | None:
-    """Return the environment check's result on the GPU kernels (Triton's) that runs would use: tried in another
-    process, with the reason where they fail. None where runs use none, or are not on a GPU."""
+    """Return the result of the environment check on the GPU kernels (Triton's) that runs would use. The kernels are
+    tried in another process; if they fail, the result says why. None if runs use no such kernels or no GPU."""
     runtime, train = workload.runtime, workload.train
     if runtime.device == "cpu" or runtime.kernels == "off" or "kernels" not in workload.implementation.switches:
         return None

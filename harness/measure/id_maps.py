@@ -25,8 +25,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Folder of a map of ids to embedding rows. `sizes` has, by table, the numbers of ids, of rows, and of rows that
-    each id has; tables with a row for each id are left out."""
+    """Folder of a map of ids to embedding rows. `sizes` is a dict from a table's index to three numbers: the table's
+    ids, its rows, and the rows that each id has. Tables with a row for each id are left out."""
 
     folder: Path
     sizes: Mapping[int, tuple[int, int, int]]
@@ -69,8 +69,8 @@ def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = No
     """Return the configuration's map of ids to rows, with every byte verified; None where each id has a row of its
     own.
 
-    Raises HarnessError (exit 8) for a map that is damaged, names rows outside of its tables, or has another digest
-    than `sha256`.
+    Raises HarnessError (exit 8) if the map is damaged, names rows outside of its tables, or does not have the digest
+    `sha256`.
     """
     if (place := locate_id_map(config, data_dir)) is None:
         return None

@@ -71,7 +71,7 @@ def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document |
     ranks.
 
     Rank 0 also writes the record into the job's folder. The record of a measurement also describes dlrmbench's code;
-    that of a study (findings and tables) does not.
+    the record of a study (findings and tables) does not.
     """
     code = describe_code()
     try:

@@ -48,7 +48,7 @@ class Job:
     seed: int
     folder: str
     matmul: dict[str, Any] | None = None
-    """Kernels for a training step's matrix products, where they were chosen by timing or given by --matmul; else
+    """Kernels for the matrix products of a training step, if they were chosen by timing or given by --matmul; else
     None."""
     id_map_sha256: str | None = None
     """Digest of the map of ids to embedding rows with which the run set began; None where each id has its own row."""
@@ -107,8 +107,8 @@ class Kind:
     """Name of the file with the measurement's record in the job's folder."""
     option: Option | None = None
     keeper: Literal["logs", "records", "record"] = "records"
-    """Way in which the results of repetitions are stored in a run set: as logs of runs, as several records, or as a
-    single record (a key of `harness.run_sets.keepers.KEEPERS`)."""
+    """Way in which a run set stores the results of repetitions, as a key of `harness.run_sets.keepers.KEEPERS`: logs
+    of runs, several records, or a single record."""
     min_repetitions: int = 1
     usual_repetitions: int | None = None
     """Number of repetitions in a run set where the user gives none; where it is None, `min_repetitions` is taken."""
@@ -116,18 +116,19 @@ class Kind:
     ends_early: bool = False
     """Whether a repetition of the measurement may end early, by meeting a target."""
     is_autotuned: bool = True
-    """Whether kernels and threads of training steps, or of answers to queries, are chosen by timing before the
-    measurement."""
+    """Whether kernels and threads are chosen by timing before the measurement. They are those of training steps or,
+    in serving, of answers to queries."""
     takes: frozenset[str] = frozenset()
-    """Options of the command line that this kind of measurement accepts, of those that only some kinds do: timeout_s,
-    until, max_runs, keep_weights, run_index and with_fit; also restores, a key of [checkpoint]."""
+    """Command-line options that this kind of measurement accepts and others may not: any of timeout_s, until,
+    max_runs, keep_weights, run_index and with_fit; also restores, a key of [checkpoint]."""
     weights_key: str | None = None
     """Key of the benchmark definition that names kept weights or a checkpoint; None for a measurement that reads
     none."""
     sections: tuple[str, ...] = ()
     """Optional sections of a benchmark definition that the measurement reads: keys of `harness.config.sections`."""
     takes_id_maps: TakenIdMaps = "fixed"
-    """Maps of ids to embedding rows that the measurement allows: fixed, also made of training data, or any."""
+    """Maps of ids to embedding rows that the measurement allows. "fixed": only maps that do not depend on data;
+    "made": also maps made of training data; "any": every map."""
 
     @property
     def derived_suffix(self) -> str | None:
@@ -164,7 +165,7 @@ class Kind:
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
         """Return the measurement's `options`, such as a number of samples, adjusted to the configurations; `sizes`
-        are (global batch size, number of training samples) of each.
+        has (global batch size, number of training samples) for each configuration.
 
         Raises ConfigError where the options cannot be adjusted.
         """
@@ -188,8 +189,8 @@ class Kind:
         return config.workload.runtime.ranks
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
-        """Return the job of repetition `index` of a run set: `members` are the fields that the jobs of all kinds of
-        measurement have, `more` the fields of this kind's."""
+        """Return the job of repetition `index` of a run set. `members` are the job's fields that all kinds of
+        measurement have, `more` the fields that only this kind has."""
         return self.job(**members, **more)
 
     def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def write_file_predictions(
 
     Values become ids by the dictionaries beside the prepared data in `data_dir`, on which the weights were trained.
     Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit` float32. Malformed rows
-    are left out. Raises the errors of `write_predictions` and `encode_file`, and ConfigError for other kinds of data
-    than columns and for an `output` that is the file itself.
+    are left out. Raises the errors of `write_predictions` and `encode_file`, and ConfigError if the data is not of
+    the kind `columns`, or if `output` is the file itself.
     """
     import pyarrow as pa
     import torch
@@ -162,7 +162,8 @@ def _open_model(entry: Entry, weights: Path, data_dir: Path) -> tuple[Servable, 
 
 
 def _answer(servable: Servable, batch: Any, name: str, what: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return a model's logits [B] of a batch; error messages name a sample as `what` and its number in `rows` [B]."""
+    """Return a model's logits [B] of a batch. `what` and `rows` [B] are for error messages: `what` is the word for a
+    sample, such as row, and `rows` has each sample's number."""
     logits: NDArray[np.float32] = servable.answer(batch).numpy()
     if logits.ndim != 1 or not hasattr(batch, "labels"):
         raise ConfigError(f"{name}: its model does not give one logit for each sample, which is what is written.")

@@ -20,8 +20,9 @@ _PROGRESS_EVERY_BYTES = 1 << 28
 
 
 class ReadDataCompanion(Companion):
-    """Companion (observer of a process that trains) that records the hashes of the data that a run has read, which
-    rules check, and refuses a measurement whose data was not that of its dataset."""
+    """Companion (observer of a process that trains) that checks which data was read. For a run it records the hashes
+    of the data, which rules check. For another measurement it raises an error if the data was not that of its
+    dataset."""
 
     def before_build(self) -> None:
         self.process.dataset.read_files.look()  # for a workload that does not name its dataset
@@ -97,10 +98,10 @@ def _state(state: FileState | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent) -> None:
-    """Raise DatasetError on every rank where a data file changed during the measurement, or the hash of the data that
+    """Raise DatasetError on every rank if a data file changed during the measurement, or if the hash of the data that
     was read does not match the dataset's manifest.
 
-    For measurements that no rule checks for their data: on other data they are worthless.
+    For measurements whose data no later rule checks: they would be worthless on data other than the dataset's.
     """
     read = hash_read_data(workload, opened, world, on_event)
     if (reason := world.broadcast(_why_other(read or (), opened.dataset_sha256))) is not None:

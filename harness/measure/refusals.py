@@ -14,8 +14,8 @@ from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
 
 TakenIdMaps = Literal["fixed", "made", "any"]
-"""Maps of ids to embedding rows that a measurement allows: "fixed" ones, which do not depend on data; "made", also
-those made of training data; "any", also one made of the latent classes from which ids were generated."""
+"""Maps of ids to embedding rows that a measurement allows. "fixed": only maps that do not depend on data. "made":
+also maps made of training data. "any": also the map made of the latent classes from which ids were generated."""
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
@@ -80,7 +80,7 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
 
 
 def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
-    """Raise ConfigError where a measurement does not allow the map of ids to embedding rows that the data has;
+    """Raise ConfigError if the data's map of ids to embedding rows is one that the measurement does not allow;
     `taken` says which maps it allows."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):

@@ -11,8 +11,9 @@ NUM_STEP_PAIRS = 5
 
 
 class TrafficCompanion(Companion):
-    """Companion (observer of a process that trains) that counts and times the data that several ranks exchange, where
-    the process's record has a field for this; for a run, also during an evaluation."""
+    """Companion (observer of a process that trains) that counts and times the data that several ranks exchange: in
+    training steps and, for a run, also in an evaluation. Does nothing if the process's record has no field for
+    traffic."""
 
     def after(self) -> Mapping[str, Any]:
         process, workload = self.process, self.process.workload

@@ -39,8 +39,8 @@ class ReadWeights:
 
 
 class WeightsCompanion(Companion):
-    """Companion (observer of a process that trains) that keeps the final weights of a run with --keep-weights, before
-    companions that train further steps."""
+    """Companion (observer of a process that trains) that keeps the final weights of a run with --keep-weights. It is
+    called before companions that train further steps."""
 
     @property
     def _is_asked(self) -> bool:
@@ -62,8 +62,8 @@ class WeightsCompanion(Companion):
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
-    """Write the final weights of a run to `run_folder`/weights, completely or not at all; return their sizes and the
-    seconds that it took, or the error.
+    """Write the final weights of a run to `run_folder`/weights, completely or not at all. Return the weights' sizes
+    and the seconds that writing took, or the error.
 
     `about` has the other fields of the weights' manifest. Weights of an earlier attempt are replaced.
     """
@@ -81,9 +81,9 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
 def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None = None) -> ReadWeights:
     """Return the kept weights in `folder`, read with every byte verified.
 
-    Raises HarnessError: exit 2 for weights of another definition, 8 where anything is damaged or not as the manifest
-    says, or where training used another map of ids to rows than that of `id_map_sha256`, 9 where the weights do not
-    fit into memory.
+    Raises HarnessError: exit 2 if the weights are of another benchmark definition; 8 if anything is damaged or not as
+    the manifest says, or if training used a map of ids to rows whose digest is not `id_map_sha256`; 9 if the weights
+    do not fit into memory.
     """
     import torch
 
@@ -97,8 +97,8 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
 def refuse_foreign(
     folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str, id_map_sha256: str | None
 ) -> None:
-    """Raise HarnessError for weights or checkpoints of another benchmark definition (exit 2) or another map of ids to
-    rows (exit 8)."""
+    """Raise HarnessError if weights or a checkpoint were trained with another benchmark definition (exit 2) or
+    another map of ids to rows (exit 8)."""
     if kept.definition_sha256 != definition_sha256:
         raise HarnessError(
             f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "

@@ -41,8 +41,8 @@ from rules.records.run_set import ChoiceRecord
 
 _TIMED_STEPS = 10
 _MOST_EVALUATED = 1 << 16
-"""Largest number of samples in the timed evaluation where synthetic data stands in for the dataset; the measured time
-is scaled up to the evaluation split."""
+"""Largest number of samples in the timed evaluation when synthetic data is used in place of the dataset. The measured
+time is then scaled up to the size of the evaluation split."""
 _FATAL = ("out of memory", "cannot start")
 
 
@@ -104,7 +104,7 @@ class Plan:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code of the plan: that of a run that cannot start here, else DONE.
+        """Exit code of the plan: the code with which a run would fail if it cannot start here, else DONE.
 
         Modelled memory that is too small does not count, nor does data for which no path was given: a plan can be
         made before the data is there.
@@ -115,9 +115,10 @@ class Plan:
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
-    """Return the plan of a run set. `measure` allows to time a few steps and an evaluation for the time estimate.
+    """Return the plan of a run set. If `measure` is true, a few steps and an evaluation are timed for the time
+    estimate.
 
-    Raises OSError where runs would make the dataset, but its folder cannot be written.
+    Raises OSError if runs would make the dataset, and the dataset's folder cannot be written.
     """
     config, precision = read_precision(config, data_root)
     workload = config.workload
@@ -191,8 +192,8 @@ def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, prob
 
 
 def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
-    """Return the numbers of samples and the table sizes of a dataset. Raises DatasetError where only missing data has
-    them."""
+    """Return the numbers of samples and the table sizes of a dataset. Raises DatasetError if these numbers are only
+    in the dataset, and the dataset is missing."""
     name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
     sizes, problem = read_sizes(config.workload.data, folder)
     if sizes is None:
@@ -202,10 +203,10 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
-    """Return the number of rows of each embedding table, also where the numbers of samples are unknown, as for data
-    whose shape the user changed.
+    """Return the number of rows of each embedding table. This works even if the numbers of samples are unknown, as
+    they are for data whose shape the user changed.
 
-    Raises DatasetError where only a dataset that is missing would have the numbers of rows.
+    Raises DatasetError if the numbers of rows are only in the dataset, and the dataset is missing.
     """
     data = config.workload.data
     sizes, _ = read_sizes(data, locate_dataset(data, data_root))

@@ -86,7 +86,7 @@ def estimate_process(
 
 def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | None) -> int:
     """Return how often autotuning must time threads (and perhaps kernels or workers) before the first run of a sweep:
-    once for each shape without an earlier choice."""
+    once for each model shape for which no earlier run set has made this choice."""
     keys = set[str]()
     for _, config in configs:
         candidates = to_be_timed(config, locate_dataset(config.workload.data, data_root))

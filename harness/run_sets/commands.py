@@ -22,8 +22,8 @@ def split_command(command: str) -> list[str]:
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:
-    """Return the command line that completes the experiment in `folder`; it names the other interpreter, the user's
-    commands (hooks) and the user's own code that the experiment needs, since no file may start these."""
+    """Return the command line that completes the experiment in `folder`. It names what the experiment needs and what
+    no file may start: the other interpreter, the user's commands (hooks), and the user's own code."""
     code = dict.fromkeys((what, without_digest(name)) for what, name in find_outside_code(folder))
     given = [] if python is None else ["--python", python]
     given += [word for what, name in (*code, *(hooks or {}).items()) for word in (f"--{what}", name)]

@@ -128,8 +128,8 @@ def is_generated(data: DataConfig, folder: Path) -> bool:
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
-    """Return advice on how to get a missing dataset; `benchmark` is the definition's name, and `root` the folder
-    given with --data, in the command that the advice names."""
+    """Return advice on how to get a missing dataset. `benchmark` (the definition's name) and `root` (the folder given
+    with --data) go into the command that the advice names."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
     spec = find_data(data.kind)
     if spec.generate is not None:

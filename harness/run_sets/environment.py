@@ -69,8 +69,8 @@ def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
 
 
 def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...]:
-    """Return the results of an environment check before a run set is resumed. HarnessError (exit 6) where a set of
-    --strict-env gets a warning."""
+    """Return the results of an environment check before a run set is resumed. Raises HarnessError (exit 6) if the
+    check warns and the run set was begun with --strict-env."""
     data_dir = Path(record.dataset.dir)
     if "--strict-env" in record.command.split():
         refuse_disturbed_environment(data_dir, folder)
@@ -78,7 +78,7 @@ def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
-    """Raise HarnessError (exit 6) where the environment check warns of anything, for --strict-env."""
+    """Raise HarnessError (exit 6) if the environment check warns of anything; called when --strict-env is given."""
     lines = "\n".join(f"  {text}" for text in describe_warnings(run_checks(data_root, output)))
     if lines:
         raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)

@@ -91,8 +91,8 @@ def open_event_log(path: Path | None, folder: Path) -> EventLog:
 
 
 def quantity_of(record: object) -> dict[str, Any]:
-    """Return the value that one repetition measured, such as samples per second, by the name of the quantity, from
-    the repetition's record; for a run, also its status and reason."""
+    """Return what one repetition measured, from its record, as a dict from the name of the quantity, such as samples
+    per second, to its value. For a run the dict also has the status and its reason."""
     if not isinstance(record, Measurement):
         return {}
     status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}

@@ -111,11 +111,11 @@ def find_interpreter(python: Path) -> str:
 def ask_installation(
     python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
-    """Return the dlrmbench of another interpreter with its description of itself, once it has checked that it can run
-    the definition.
+    """Ask the dlrmbench of another interpreter whether it can run the definition. Return that installation with its
+    answer, which describes it.
 
-    Raises HarnessError: exit 2 where the interpreter has no dlrmbench or one of an incompatible version; where that
-    dlrmbench refuses the definition, with the refusal's own message and exit code.
+    Raises HarnessError: exit 2 if the interpreter has no dlrmbench, or an incompatible version of it. If that
+    dlrmbench refuses the definition, the error has the message and exit code of the refusal.
     """
     path = find_interpreter(python)
     submission = {field: asdict(entry) for field, entry in given.items()}

@@ -34,8 +34,8 @@ class KeptOutcome:
     record: Document | None = None
     """Record of the kept repetition; None where the repetition has no result."""
     error: HarnessError | None = None
-    """Error that left the repetition without a result; where `record` is not None, an error that came after the
-    result, which is kept and not measured again."""
+    """Error that left the repetition without a result. If `record` is not None, the error came after the result: the
+    result is kept, and the repetition is not measured again."""
 
 
 class Keeper(Protocol):
@@ -46,15 +46,15 @@ class Keeper(Protocol):
         """Return whether repetition `index` is complete; changes nothing."""
 
     def recover(self, index: int) -> bool:
-        """Store repetition `index` or, for a run, record its interruption, where a crash left it unfinished; return
-        whether the repetition is complete."""
+        """Finish the storing of repetition `index` if a crash left it half done; for a run that did not finish,
+        record the interruption instead. Return whether the repetition is complete."""
 
     def open(self, index: int) -> Path:
         """Create the folder for a repetition that is about to run; return its path."""
 
     def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
-        """Store the results in the folder of a repetition whose worker process has ended as `end` says; return the
-        outcome. `resume` is the command that completes the experiment, for messages."""
+        """Store the results that a repetition's worker process left in `folder`; return the outcome. `end` says how
+        the worker ended. `resume` is the command that completes the experiment, for messages."""
 
     def gather(self) -> None:
         """Combine the results of all repetitions of the run set in one file, where its kind of measurement has
@@ -66,8 +66,8 @@ class Keeper(Protocol):
 
 
 class LogKeeper:
-    """Keeper of runs to the target. Every attempt at a run stays in its folder; renaming the finished log of one to
-    result_<i>.txt makes it the run."""
+    """Keeper of runs to the target. Every attempt at a run stays in its folder. An attempt becomes the run when its
+    finished log is renamed to result_<i>.txt."""
 
     def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
         self._set, self._record = run_set, record

@@ -40,8 +40,8 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
 
 def making_of(record: ExperimentRecord, member: RunSetRecord | None) -> MadeRecord | None:
-    """Return a description of how the study of an experiment was made, from the records of the experiment and of one
-    of its run sets, `member`; None where there is no run set, or its code is unknown."""
+    """Return a description of how the study of an experiment was made, from the experiment's record and the record of
+    one of its run sets, `member`. None if there is no run set, or the code that made it is unknown."""
     if member is None or member.code_sha256 is None:
         return None
     fields = member.system.fields

@@ -44,8 +44,8 @@ def link_latest(folder: Path) -> None:
 
 
 def unlink_latest(folder: Path) -> None:
-    """Point the link `latest` back to the newest other run set or experiment, where it leads to `folder`, in which
-    nothing was measured; remove the link if there is no other."""
+    """If the link `latest` leads to `folder`, in which nothing was measured, point it to the newest other run set or
+    experiment; remove the link if there is no other."""
     link = folder.parent / LATEST
     if not link.is_symlink() or link.readlink() != Path(folder.name):
         return
@@ -68,8 +68,9 @@ def find_named(name: str, results: Path) -> list[Path]:
 
 
 def led_to(word: str, *results: Path) -> str:
-    """Return a word that names a run set, or SET:RUN, with a link such as `latest` replaced by the folder that it
-    points to, since the link may change before the word is read again. Paths come first, then names in `results`."""
+    """Return a word that names a run set, or SET:RUN. A link in it, such as `latest`, is replaced by the folder to
+    which it points, since the link may change before the word is read again. Paths are tried first, then names in
+    `results`."""
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
             with suppress(OSError):  # an unreadable path is not known to be a link
@@ -142,8 +143,8 @@ def name_given(folder: Path) -> str | None:
 
 
 def names_of(folder: Path) -> tuple[str, ...]:
-    """Return the names of a run set: the one given by --name or, without it, the digest of its configuration and the
-    benchmark's name where that is not a shipped one.
+    """Return the names of a run set: the name given by --name. Without --name: the digest of its configuration and,
+    if the benchmark is not a shipped one, the benchmark's name.
 
     The name or digest is the part of the set's folder name between the benchmark and the time; for an experiment of
     several configurations it is the part between the prefix (such as `sweep`) and the time.
@@ -162,9 +163,9 @@ def names_of(folder: Path) -> tuple[str, ...]:
 def find_weights(text: str) -> Path:
     """Return the folder of the weights that SET, SET:RUN or SET:RUN@N (checkpoint N of the run) names.
 
-    SET is the folder or name of a run set, or the folder of a package; without RUN it is the first run that has
-    weights. Raises HarnessError: exit 2 for a malformed name or a package of several sets, 8 where there are no
-    weights.
+    SET is the folder or name of a run set, or the folder of a package. Without RUN, the first run that has weights is
+    taken. Raises HarnessError: exit 2 if the name is malformed or the package has weights of several sets, 8 if there
+    are no weights.
     """
     folder, run, checkpoint = _find_set(text)
     folder = _packaged_set(folder)
@@ -198,8 +199,8 @@ def _find_checkpoint(root: Path, number: int) -> Path:
 
 
 def _packaged_set(folder: Path) -> Path:
-    """Return the only run set with weights in a package; any other folder is returned as it is. Raises
-    HarnessError."""
+    """Return the only run set with weights in the package `folder`; return `folder` itself if it is no package.
+    Raises HarnessError if the package has weights of several run sets."""
     if (folder / "extra").is_dir():
         return folder
     inner = f"benchmarks/*/*/extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"
@@ -210,7 +211,7 @@ def _packaged_set(folder: Path) -> Path:
 
 
 def _find_set(text: str) -> tuple[Path, int | None, int | None]:
-    """Return the parts of a name SET:RUN@N: the folder of the run set, the number of the run, and that of its
+    """Return the parts of a name SET:RUN@N: the folder of the run set, the number of the run, and the number of its
     checkpoint. A text that as a whole is the name of a folder or a run set is not split: RUN and N are then None."""
     if (folder := _named(text)) is not None:
         if (said := not_one_set(folder)) is not None:

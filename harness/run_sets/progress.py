@@ -30,8 +30,9 @@ class Outlook(NamedTuple):
     label: str = ""
     """Label of the repetition's configuration; empty where the experiment has only one configuration."""
     usual_s: float | None = None
-    """Mean seconds of the earlier repetitions of the same configuration; before its first one, of those of the other
-    configurations. None before any repetition has ended."""
+    """Mean seconds of the earlier repetitions of the same configuration. Before the first repetition of a
+    configuration, the mean is over the repetitions of the other configurations. None before any repetition has
+    ended."""
     later_s: float | None = None
     """Expected seconds of all later repetitions; None before the first repetition has ended."""
 

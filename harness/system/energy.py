@@ -3,7 +3,7 @@
 RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators, so other processes' work on
 them is included. A thread reads once a second, because counters wrap and some devices report only power. Each of
 several ranks reads its own counters, and `join_ranks` counts every package and accelerator once. A wall meter
-includes all of them: with --power-command, its energy is the only part. Nothing is estimated.
+includes all of these, so with --power-command only the meter's energy is recorded. Nothing is estimated.
 """
 
 import collections
@@ -31,8 +31,8 @@ _POWERCAP = Path("sys/class/powercap")
 
 
 class EnergyCounter:
-    """Energy counter whose advance since this object's creation is summed. `read` returns its value in units of
-    `unit_j` joules; after `range_units` units it wraps to 0."""
+    """Energy counter that sums how far a hardware counter has advanced since this object was made. `read` returns the
+    hardware counter's value in units of `unit_j` joules. The value wraps to 0 after `range_units` units."""
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
         self.name, self.source, self.energy_j = name, source, 0.0
@@ -42,8 +42,8 @@ class EnergyCounter:
         self._last, self._total = read(), 0
 
     def update(self) -> None:
-        """Read the energy counter and add the energy since the last reading; must be called at least once per wrap of
-        the counter. Raises OSError where reading fails."""
+        """Read the hardware's energy counter and add the energy since the last reading. Must be called often enough
+        that the hardware counter wraps at most once between two calls. Raises OSError if reading fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j
@@ -96,8 +96,8 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Return the RAPL energy counters of CPU packages and, where separate, of their memory, and a list of what cannot
-    be measured, with reasons. RAPL's domains `core` and `uncore` are parts of a package and are left out.
+    """Return two lists: the RAPL energy counters of CPU packages and (if they are separate) of their memory; and what
+    cannot be measured, with reasons. RAPL's domains `core` and `uncore` are parts of a package and are left out.
 
     AMD's processors have the same domain names (Linux 5.8 and later). `psys` counts the whole platform, packages
     included, and is left out as well.

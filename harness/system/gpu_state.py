@@ -65,7 +65,8 @@ def _first_as_bool(modes: Any) -> bool | None:
 
 
 def _nccl_version() -> str | None:
-    """Return the version of the NCCL that torch was built with; else from the package's metadata."""
+    """Return the version of the NCCL that torch was built with; if torch does not know it, the version in NCCL's
+    package metadata."""
     import torch
 
     try:

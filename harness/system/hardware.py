@@ -49,8 +49,8 @@ def describe_hardware(root: Path = ROOT) -> dict[str, DetectedValue]:
 
 
 def describe_processors(root: Path = ROOT) -> dict[str, DetectedValue]:
-    """Return the processor fields of the system description: counts per node (`host_processors_per_node`) and per
-    processor (`…_core_count`)."""
+    """Return the processor fields of the system description. `host_processors_per_node` counts the processors of a
+    node, `host_processor_core_count` the cores of one processor."""
     cpus = read_processors(root)
     found: dict[str, DetectedValue] = {}
     if cpus.model_name:

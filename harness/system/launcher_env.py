@@ -23,8 +23,8 @@ def world_size(environ: Mapping[str, str]) -> int | None:
 
 
 def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Set, in `environ`, the variables by which torchrun tells a process its rank and the number of ranks from
-    Slurm's variables, where they are not set."""
+    """Set the variables in `environ` by which torchrun tells a process its rank and the number of ranks. Their values
+    come from Slurm's variables; variables that are set already are kept."""
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]

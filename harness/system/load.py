@@ -1,7 +1,7 @@
 """Record the load of other processes on the system during a measurement, and the CPUs' clock and temperature.
 
-A reading takes a few milliseconds: of the load before and after a measurement, of clock and temperature a few times
-between.
+The load is read before and after a measurement; clock and temperature are read a few times in between. A reading
+takes a few milliseconds.
 """
 
 import os
@@ -38,8 +38,8 @@ class LoadReading(NamedTuple):
 
 
 class LoadWatch:
-    """Observer of the system's load from the creation of this object to the call of `end`; `look` may be called in
-    between, as often as desired."""
+    """Observer of the system's load, from its creation to the call of `end`. In between, `look` may be called as
+    often as desired, to sample the CPUs' clock and temperature."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root, self._clocks_mhz, self._temperatures_c = root, list[float](), list[float]()

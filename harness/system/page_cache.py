@@ -102,7 +102,7 @@ def count_resident_bytes(path: Path) -> int | None:
 
 
 def list_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the regular files among `paths`, and below the folders among `paths`, each once."""
+    """Return the regular files among `paths` and in the folders among `paths` (subfolders included), each once."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         below = sorted(path.rglob("*")) if path.is_dir() else [path]

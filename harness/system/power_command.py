@@ -40,11 +40,11 @@ class PowerCommand(threading.Thread):
         self._kill()
 
     def take_energy(self, stopped_s: float) -> float | None:
-        """Return the joules from `started_s` to `stopped_s` of the monotonic clock, from watts by the trapezoidal
-        rule, and end the calls.
+        """End the calls of the power command, and return the energy in joules from `started_s` to `stopped_s` (times
+        of the monotonic clock), integrated from the watts by the trapezoidal rule.
 
-        Before the first and after the last reading, the watts are taken to be those of that reading. None where there
-        is no energy, for the reason in `problem`.
+        Before the first reading the watts are taken to equal the first one, after the last reading the last one. None
+        if there is no energy; `problem` has the reason.
         """
         self.end()
         self.join(1.0)  # longer only where a process outside the group still holds the output

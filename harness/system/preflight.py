@@ -264,8 +264,9 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Return a description of Python, where its version is unsupported, and of each required package that is missing
-    or has an unsupported version; None where the metadata of dlrmbench's installation is missing."""
+    """Return descriptions of what this release does not support: Python, if its version is unsupported, and each
+    required package that is missing or has an unsupported version. None if the metadata of dlrmbench's installation
+    is missing."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
@@ -301,8 +302,8 @@ def unsupported_requirements() -> list[Requirement]:
 
 
 def is_within(version: str, specifier: str) -> bool:
-    """Return whether a package's release lies within 'A,B,…'; builds, pre- and post-releases count as their
-    release."""
+    """Return whether a package's version lies within a specifier such as '>=2.1,<3'. Only the release number counts:
+    suffixes for builds, pre- and post-releases are dropped."""
     return SpecifierSet(specifier).contains(Version(version).base_version)
 
 
@@ -339,8 +340,8 @@ def check_accelerators(found: Accelerators) -> Check:
 
 
 def check_kernels_folder(problem: str) -> Check:
-    """Return the warning of the environment check that the folder for compiled kernels cannot be used, for the reason
-    `problem`. Not called where it can be."""
+    """Return the environment check's warning that the folder for compiled kernels cannot be used; `problem` says why.
+    Not called if the folder can be used."""
     return _judge(
         "kernels_folder",
         problem,

@@ -16,10 +16,11 @@ from rules.tree.result_set import real_path
 
 
 def read_rates(references: Iterable[str]) -> dict[str, ModelledSystem]:
-    """Return the rates of reference systems, given by name or by bundle (archive of results), by system name.
+    """Return the rates of reference systems, as a dict from the system's name to its rates. Each reference is the
+    name of a system or the path of a bundle (archive of results).
 
-    Raises ReferenceSystemError, InputError, ConfigError and DefinitionError for a reference that cannot be read as a
-    system or has no rates, and InputError for a system that is given twice.
+    Raises ReferenceSystemError, InputError, ConfigError or DefinitionError if a reference cannot be read as a system
+    or has no rates, and InputError if a system is given twice.
     """
     found = dict[str, ModelledSystem]()
     for given in references:
@@ -37,7 +38,7 @@ def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ..
     """Return the files of all known bundles (archives of a system's results), including those in `folder`, except
     those that `references` name.
 
-    Raises InputError where there is no such folder, and as `open_system` does.
+    Raises InputError if `folder` is not a folder, and the errors of `open_system` if a reference cannot be read.
     """
     if folder is not None and not folder.is_dir():
         raise InputError(f"--rank {printable(folder)}: no such directory. Give one of bundles.")
@@ -46,8 +47,8 @@ def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ..
 
 
 def read_prices(prices: Sequence[str], systems: Sequence[str]) -> dict[str, float]:
-    """Return prices per hour by system name, read from texts '[NAME=]PRICE': either all texts have a name, or there
-    is one without a name for each system, in order.
+    """Return prices per hour by system name, read from texts '[NAME=]PRICE': either all texts have a name, or none
+    has one and there is one price for each system, in order.
 
     Raises UsageError for an unknown name, a price given twice, or a wrong number of prices.
     """

@@ -49,12 +49,12 @@ def tune(
     """Search for the best settings of a benchmark under constraints, then measure the best trial and the default
     alternately; returns the search's folder below `output`, whose study.json and report.html say what was found.
 
-    `axes` are keys with their values, or with a range as text: {"train.global_batch_size": "256..2048:log"}. One of
-    `minimize` and `maximize` names a column of what is measured, such as "samples_per_s" or "time_to_train_s";
-    `constraints` are as "memory<=1GB". There are `trials` trials, of which the first is the default;
+    `axes` is a dict from each key to its values, or to a range as text: {"train.global_batch_size": "256..2048:log"}.
+    Either `minimize` or `maximize` names a measured column, such as "samples_per_s" or "time_to_train_s".
+    `constraints` are texts such as "memory<=1GB". There are `trials` trials, of which the first is the default;
     `parallel_trials` trials are measured at a time, each on cores, and GPUs, of its own. The other arguments are
-    those of `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError for what cannot be
-    searched, and where the best trial fails when it is measured again.
+    those of `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError if the search is
+    impossible as requested, or if the best trial fails when it is measured again.
     """
     request = _make_request(locals())
     with quiet_optuna():  # raises if optuna is not installed, before anything is written

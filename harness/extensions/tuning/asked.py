@@ -31,10 +31,10 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
-    """Return a request with the first kind of measurement that has the columns of the search; unchanged if the
-    request names a kind already, or if that first kind is a run that trains to the target quality.
+    """Return the request with a kind of measurement added: the first kind that has all columns of the search. The
+    request is returned unchanged if it names a kind already, or if that first kind is training to the target quality.
 
-    Raises HarnessError (exit 2) for columns that no kind has.
+    Raises HarnessError (exit 2) if no kind has the columns.
     """
     if request.kinds or (kind := kind_with(search, None)) == "training":
         return request

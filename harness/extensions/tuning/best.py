@@ -54,8 +54,8 @@ from rules.records.experiment import EXPERIMENT_FILE, NEW, ExperimentRecord
 from rules.records.study import STUDY_FILE
 
 _MOST_AGAIN = 2
-"""Maximum number of trials that are measured again: the best, and, if the best then misses a constraint, the second
-best."""
+"""Maximum number of trials that are measured again: the best one, and the second best if the best one misses a
+constraint when it is measured again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,8 +74,8 @@ class _FinishedSearch:
 
     @property
     def candidates(self) -> list[Trial]:
-        """Return the search's trials to measure again, the best first: one after another until one meets all
-        constraints."""
+        """Return the trials that may be measured again, the best first. Each later one is measured only if all before
+        it missed a constraint when measured again."""
         return rank(self.asked, self.trials[1:])[:_MOST_AGAIN]
 
     @property
@@ -84,23 +84,23 @@ class _FinishedSearch:
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Return the folder in which a trial is measured again, with the default, or by itself if the default
-        measured nothing; None if there is none yet."""
+        """Return the folder in which a trial is measured again; None if there is none yet. The trial is measured with
+        the default, or by itself if the default measured nothing."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
 
     def result(self, again: Path) -> Result | None:
-        """Read the result of a trial that was measured again, with the default or by itself, from the folder `again`.
-        Raises InputError."""
+        """Read the result of a trial that was measured again, from the folder `again`. Raises InputError if the
+        result cannot be read."""
         return read_result(again if self.is_alone else again / NEW, self.record.kind)
 
 
 def measure_again(folder: Path, context: Context) -> None:
-    """Measure the default of a complete search and its best feasible trial again, as a pair in the search's folder,
-    with new seeds; only the trial if the default measured nothing.
+    """Measure a complete search's best feasible trial and the default again, as a pair in the search's folder, with
+    new seeds. If the default measured nothing, measure only the trial.
 
-    If the trial misses a constraint this time, the second best follows. A measurement that the folder already holds
-    is not repeated.
+    If the trial misses a constraint this time, the second best trial is measured again, too. A measurement that the
+    folder already holds is not repeated.
     """
     search = _FinishedSearch.read(folder)
     for trial in search.candidates:
@@ -113,8 +113,8 @@ def measure_again(folder: Path, context: Context) -> None:
 
 
 def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Path:
-    """Make the folder in which a trial is measured again, with the default or by itself, with seeds that no trial
-    had; return that folder."""
+    """Make the folder in which a trial is measured again, together with the default or alone, and return the folder.
+    The seeds differ from those of all earlier trials."""
     for begun, file in [("beside-*", EXPERIMENT_FILE), (f"{AGAIN}*", f"extra/{RUN_SET_FILE}")]:
         for path in search.folder.glob(begun):
             if path.is_dir() and not (path / file).exists():
@@ -141,19 +141,19 @@ def _begin_again(search: _FinishedSearch, trial: Trial, context: Context) -> Pat
 
 def find_pair(folder: Path, best: int) -> Path | None:
     """Return the folder in which a search's default and the trial at index `best` are measured again as a pair, with
-    MIN_RUNS new seeds; None if there is none yet."""
+    at least MIN_RUNS new seeds; None if there is no such folder yet."""
     return _find(folder, (0, best), [path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))])
 
 
 def find_alone(folder: Path, best: int) -> Path | None:
-    """Return the folder in which only the trial at index `best` of a search is measured again, with MIN_RUNS new
-    seeds; None if there is none yet."""
+    """Return the folder in which only the trial at index `best` of a search is measured again, with at least MIN_RUNS
+    new seeds; None if there is no such folder yet."""
     return _find(folder, (best,), [path.parents[1] for path in sorted(folder.glob(f"{AGAIN}*/extra/{RUN_SET_FILE}"))])
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first of the folders `found` that measures exactly the configurations of the trials at the indices
-    `places`, with MIN_RUNS seeds or more, all of them new; None if there is none."""
+    """Return the first of the folders `found` that holds a second measurement of exactly the trials at the indices
+    `places`, with at least MIN_RUNS seeds that are all new; None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]
@@ -186,8 +186,8 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
 
 
 def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportContent:
-    """Return a page's content without the results below the folders `others`: trials that missed a constraint when
-    measured again. Otherwise the page would compare these with the trial that is the search's result."""
+    """Return a page's content without the results in the folders `others`. Those folders hold trials that missed a
+    constraint when measured again, and the page would otherwise compare them with the search's result."""
     left_out = [found for found in others if found is not None]
     kept = [
         result
@@ -198,8 +198,8 @@ def _leave_out(content: ReportContent, others: Sequence[Path | None]) -> ReportC
 
 
 def _read_again(search: _FinishedSearch) -> tuple[Again, ExitCode] | None:
-    """Return the result of the first trial that met all constraints when measured again, else of the best, and the
-    command's exit code; None if nothing was measured again."""
+    """Return a trial's second measurement and the command's exit code; None if no trial was measured again. The trial
+    is the first that met all constraints when measured again or, if none did, the best of the search."""
     missed, first = list[tuple[Trial, str]](), None
     for trial in search.candidates:
         if (place := search.find(trial)) is None:

@@ -31,10 +31,10 @@ AGAIN = "again-"
 
 
 def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-    """Make the run set (processes to measure) of the next trial of the search in `folder`: the default's
-    configuration with other values.
+    """Make the run set (processes to measure) of the next trial of the search in `folder`. Its configuration is the
+    default's, changed by `values`.
 
-    Return the trial's record. Values that are not possible, or cannot be prepared, make a trial that failed.
+    Return the trial's record. If the values are impossible or cannot be prepared, the trial is recorded as failed.
     """
     split_command(record.command)  # raises if the record is damaged, which is no failure of a trial
     number = len(record.configurations) + 1
@@ -56,10 +56,10 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def create_again(
     folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
 ) -> Path:
-    """Make a run set (processes of one configuration to measure) with only one trial's values, in the folder of its
-    search; return the run set's folder.
+    """Make a run set (processes of one configuration) that measures one trial again without the default, in the
+    folder of the search; return the run set's folder.
 
-    Raises ConfigError, DatasetError, DeviceError or HarnessError where it can no longer be prepared.
+    Raises ConfigError, DatasetError, DeviceError or HarnessError if the run set can no longer be prepared.
     """
     split_command(record.command)
     planned = _expand_trial(read_source(parts_of(folder)[0]), record, values, len(record.configurations))
@@ -70,7 +70,7 @@ def create_again(
 
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
-    """Resolve a trial's values into an experiment of one configuration, the default's with these values.
+    """Return an experiment of one configuration: the search's default configuration, changed by a trial's values.
 
     Raises ConfigError, DefinitionError, DeviceError or HarnessError if the trial cannot be run.
     """

@@ -39,10 +39,10 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the number of threads as a setting for trials of which `num` are measured at a time: each trial's share
-    of the cores. Empty if the number of threads is given or varied.
+    """Return the setting for the number of threads of a trial when `num` trials are measured at a time: an equal
+    share of the cores. Empty if the number of threads is given or varied.
 
-    `values` are the default configuration's, by key.
+    `values` has the default configuration's values, by key.
     """
     if isinstance(values.get(_THREADS), int) or any(axis.key == _THREADS for axis in axes):
         return []
@@ -51,8 +51,8 @@ def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> 
 
 
 def shared_threads(record: RunSetRecord) -> int | None:
-    """Return the threads of the search's default configuration, from its record, if they are a trial's share of the
-    cores; None if they were given or varied, or if trials are measured one at a time."""
+    """Return the number of threads in the record of a search's default configuration if it is a trial's equal share
+    of the cores. None if the number was given or varied, or if trials are measured one at a time."""
     entry = record.config.get(_THREADS)
     return entry.value if entry is not None and entry.source.startswith(OPTION) else None
 

@@ -6,8 +6,8 @@ from rules.records.codec import PositiveCount, Record, convert
 from rules.records.experiment import ExperimentRecord
 
 REGRET = "Regret of the best so far"
-"""Name of a study's column: after each trial, the distance of the best trial so far from the best of all trials, as a
-share of the latter's value."""
+"""Name of a study's column: the regret after each trial, which is the distance of the best trial so far from the best
+of all trials, as a share of the best value."""
 
 
 class ConstraintRecord(Record, frozen=True, kw_only=True):

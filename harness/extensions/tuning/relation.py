@@ -140,7 +140,7 @@ SEARCH = Search(
 
 
 def _write_value(axis: Axis, value: Any) -> str:
-    """Return a setting's default value as text; if the search's axis lists that value, as it is written there, so
-    that equal values have one spelling."""
+    """Return a setting's default value as text. If the search's axis lists an equal value, return the axis's
+    spelling, so that equal values have one spelling."""
     known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
     return next((text for own, text in known if own == value), as_text(value))

@@ -14,8 +14,8 @@ from rules.records.study import StudyRecord, StudyTable
 
 
 def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the regret after each trial, the distance of the best trial so far from the best of all trials, as a share
-    of the latter's value; None for a table without regrets."""
+    """Draw the regret after each trial: the distance of the best trial so far from the best of all trials, as a share
+    of the best value. None for a table without regrets."""
     points = [
         (number_of(row.get("Trial")), 0.0 if regret == 0 else number_of(regret))
         for row in rows_of(table)

@@ -12,7 +12,8 @@ from reference_models.spec import ModelSpec
 
 _RANGE = re.compile(r"""[^,:/"'[]*\.\.[^,/"'[]*""")
 _MOST = 1e15
-"""Largest absolute value of an end of a range of numbers: up to here floats tell whole numbers apart."""
+"""Largest absolute value of the ends of a range of numbers: up to this value, floats represent every whole number
+exactly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,8 +28,8 @@ class Range(Axis):
         return all(isinstance(end, int) for end in self.values)
 
     def write(self, value: float) -> str:
-        """Return a number of the range as text: a whole one in a range of whole numbers, else with four significant
-        digits."""
+        """Return a number of the range as text: as a whole number if the range has only whole numbers, else with four
+        significant digits."""
         rounded = round(value) if self.is_whole else float(f"{value:.4g}")
         return str(min(max(rounded, self.values[0]), self.values[1]))
 
@@ -61,8 +62,8 @@ def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[
 
 
 def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
-    """Return one point of a search's space: the settings that `texts` give, by key. Raises ConfigError, also for a
-    setting that names code other than the model's own."""
+    """Return one point of a search's space: a dict from each key to the setting that `texts` give. Raises ConfigError
+    if a setting is wrong, or names code other than the model's own."""
     axes = [read_search_axis(f"{key}={text}", spec.width_keys) for key, text in texts.items()]
     for axis in axes:
         refuse_code(axis, spec)
@@ -70,8 +71,8 @@ def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
 
 
 def refuse_code(axis: Axis, spec: ModelSpec) -> None:
-    """Raise ConfigError for an axis that names code other than the model's own: a search may be a stranger's, and
-    must not name code to run."""
+    """Raise ConfigError if an axis names code other than the model's own. The file of a search may come from a
+    stranger, and must not name code to run."""
     own = {"runtime.implementation": [*spec.implementations], f"runtime.{MODEL_KEY}": []}.get(axis.key)
     wrong = next((str(value) for value in axis.values if own is not None and str(value) not in own), None)
     if wrong is not None:

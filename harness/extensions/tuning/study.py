@@ -47,11 +47,11 @@ class Again:
 
     trial: Trial | None = None
     comparison: Comparison | None = None
-    """Comparison of the trial that was measured again with the default; None if there was nothing to compare."""
+    """Comparison of the default with the trial that was measured again; None if there was nothing to compare."""
     columns: Sequence[Mapping[str, float]] = ()
     """Columns that each process measured when the trial was measured again, by name."""
     problem: str = ""
-    """Reason why there is no result of measuring again, or why it does not count; '' if it does."""
+    """Reason why the second measurement has no result, or why its result does not count; '' if it counts."""
     missed: Sequence[tuple[Trial, str]] = ()
     """Better trials of the search that were measured again before this one, each with the reason why it does not
     count."""
@@ -131,7 +131,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], again: Again) -> st
 
 
 def _is_better(comparison: Comparison | None) -> bool:
-    """Return whether a comparison shows the trial that was measured again to be better than the default."""
+    """Return whether a comparison with the default shows that the trial measured again is better."""
     return comparison is not None and comparison.verdict in ("faster", "better")
 
 
@@ -179,8 +179,8 @@ def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: 
 
 
 def _say_alone(search: SearchRecord, again: Again) -> str:
-    """Say what a trial measured without the default: 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes', the
-    mean, the least and the most."""
+    """Say what a trial measured without the default: the objective's mean over the processes, its least and its most
+    value, as in 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes'."""
     found = [columns[search.objective] for columns in again.columns if search.objective in columns]
     name, processes = search.objective, plural(len(again.columns), "process", "processes")
     if not found:
@@ -222,8 +222,8 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], again: Again) -> 
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
-    """Return a remark that another batch size may need more samples, if nothing was trained to a target; '' if the
-    trial's batch size is the default's."""
+    """Return a remark that training with another batch size may need more samples. Return '' if the best trial's
+    batch size is the default's, or if all trials trained to the target."""
     sizes = [trial.values.get(BATCH_SIZE) for trial in (default, best)]
     if is_logged(record.kind) or None in sizes or sizes[0] == sizes[1]:
         return ""
@@ -237,7 +237,7 @@ def _name(trials: Sequence[Trial], trial: Trial) -> str:
 
 def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequence[Trial]) -> StudyTable:
     """List every trial of a search, with the regret after it: the distance of the best trial so far from the best of
-    all trials, as a share of the latter's value."""
+    all trials, as a share of the best value."""
     names, units = columns_asked(search), columns_of(record.kind)
     last, rows = best_of(search, trials), list[tuple[Cell, ...]]()
     for number, trial in enumerate(trials, start=1):
@@ -263,8 +263,9 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
-    """List the second measurement of a search's trial: its comparison with the default in one row, or each of its
-    processes; no table where the trial was not measured again."""
+    """Return a table of the second measurement of a search's trial; an empty list if the trial was not measured
+    again. The table has one row that compares the trial with the default or, if the default measured nothing, a row
+    for each process."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:
@@ -277,8 +278,8 @@ def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) ->
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
-    """List the comparison of a trial measured again with the default in one row; an unknown value, such as a ratio of
-    qualities, has no column."""
+    """Return a table with one row that compares the trial measured again with the default. Unknown values, such as a
+    ratio of qualities, get no column."""
     whole = comparison.whole
     unit = None if whole is None else whole.unit
     ends = None if whole is None else whole.shown_interval

@@ -45,7 +45,7 @@ class Trial:
     """Reason why the trial is infeasible, such as a missed constraint; None if it is feasible."""
     columns: Mapping[str, float] = field(default_factory=dict)
     beside: float | None = None
-    """Mean number of worker processes of other trials that ran while the trial was measured; None if trials are
+    """Mean number of worker processes of other trials that ran while this trial was measured; None if trials are
     measured one at a time."""
 
 
@@ -55,10 +55,10 @@ def columns_asked(search: SearchRecord) -> tuple[str, ...]:
 
 
 def kind_with(search: SearchRecord, asked: str | None) -> str:
-    """Return the kind of measurement `asked`; if this is None, the first with all columns of the search.
+    """Return the kind of measurement `asked`; if this is None, the first kind that has all columns of the search.
 
-    Raises HarnessError (exit 2) for a column that the kind lacks, and for a search in the direction in which the
-    objective gets worse.
+    Raises HarnessError (exit 2) if the kind lacks a column, or if the search optimizes the objective in the direction
+    in which it gets worse.
     """
     names = columns_asked(search)
     kinds = searched_kinds() if asked is None else (asked,)
@@ -124,8 +124,8 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
 
 
 def _read_repetition(path: Path, kind: str) -> tuple[Repetition | None, float | None]:
-    """Return the single measured process of a trial, and how many worker processes of other trials ran meanwhile;
-    None for each of the two that is not known."""
+    """Return a trial's only measured process, and the mean number of other trials' worker processes that ran
+    meanwhile. Each of the two is None if it is not known."""
     try:
         result = read_result(path, kind)
     except InputError:
@@ -142,8 +142,7 @@ def read_result(path: Path, kind: str) -> Result | None:
 
 
 def count_missed(search: SearchRecord, result: Result) -> int:
-    """Return the number of processes of a result in which a column of the search was not measured, or a constraint
-    was missed."""
+    """Return the number of a result's processes that missed a constraint or lack a measured column of the search."""
     return sum(judge(search, measured_columns(each, search))[1] is not None for each in result.repetitions)
 
 
@@ -156,8 +155,8 @@ def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, 
 
 
 def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
-    """Return a trial's excess over each constraint's bound, as a share of the bound, and the reason why the trial is
-    infeasible; None if it is feasible."""
+    """Return two values for a trial: its excess over each constraint's bound, as a share of the bound; and the reason
+    why the trial is infeasible, None if it is feasible."""
     missing = next((name for name in columns_asked(search) if name not in columns), None)
     why = "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
     excess, reason = dict[str, float](), None if missing is None else why
@@ -171,8 +170,8 @@ def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str,
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
-    """Return a constraint as text, in the unit in which it was probably given and in that of the measurement:
-    'memory<=1 GB (953.67 MiB)'."""
+    """Return a constraint as text, such as 'memory<=1 GB (953.67 MiB)': first in the unit in which the user probably
+    gave it, then in the unit of the measurement."""
     bound = value_text(constraint.column, constraint.value)
     if constraint.column == MEMORY.member:
         power = min(int(math.log10(max(constraint.value, 1.0))) // 3, len(_DECIMAL) - 1)

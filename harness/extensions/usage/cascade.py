@@ -36,11 +36,11 @@ LEAST_QUERIES = 400
 """Minimum number of queries by which a cascade of two models is judged; where the evaluation split gives fewer, it is
 shuffled again for more."""
 TOLERANCE = 0.01
-"""Largest loss of NDCG, as a share of the NDCG of the larger model without a filter, at which a study still
-recommends a number of items that the filter keeps."""
+"""Largest loss of NDCG that a study accepts when it recommends how many items the filter keeps, as a share of the
+NDCG that the larger model has without a filter."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Numbers of items that the filter of a cascade keeps, as shares of the items of a query, at which the cascade is
-judged; the number in the usage file is judged, too."""
+"""Shares of a query's items that the filter of a cascade keeps when the cascade is judged. The number of items in the
+usage file is judged, too."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -54,7 +54,8 @@ _COLUMNS: Columns = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cascade:
-    """Cascade of two served models, of which one ranks the items that the other keeps, on the same generated data."""
+    """Cascade of two served models on the same generated data: one model filters the items, the other ranks the kept
+    ones."""
 
     filter: str
     """Name, in the usage file (models that one application requests), of the cheap model, which filters the items
@@ -83,10 +84,10 @@ class CascadePoint:
 
 
 def find_cascades(usage: Usage, configs: Mapping[str, RunConfig]) -> list[Cascade]:
-    """Find pairs of models of which one ranks the items kept by the other, on the same data, whose click
-    probabilities are known.
+    """Find pairs of models in which one model filters items and the other ranks the kept ones, both on the same data
+    with known click probabilities.
 
-    Raises ConfigError where the usage has no such pair.
+    Raises ConfigError if the usage has no such pair.
     """
     found = list[Cascade]()
     for name, model in usage.models.items():
@@ -135,8 +136,8 @@ def draw_items(num_samples: int, items: int, seed: int) -> Ids:
 
 
 def judge_lists(queries: Ids, filtering: Floats, ranking: Floats, gains: Floats, kept: int, shown: int) -> Floats:
-    """Return the NDCG [queries] of lists of the `shown` items highest by `ranking` among the `kept` items highest by
-    `filtering`.
+    """Return the NDCG [queries] of the lists that a cascade returns: of each query's items, the `kept` items with the
+    highest `filtering` are kept, and of these the `shown` items with the highest `ranking` are returned.
 
     `filtering`, `ranking` and `gains` have a value for each sample [samples], `queries` their items [queries, items].
     The ideal list has the items of highest gain among all items of the query.
@@ -198,9 +199,12 @@ def _forward_flop(config: RunConfig) -> int:
 
 
 def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
-    """Return the point of a cascade with the fewest items kept by the filter at which, as at all larger numbers, the
-    cascade loses at most TOLERANCE of the NDCG with all items kept, by the lower end of the 95 % interval, or by the
-    mean without one."""
+    """Return the point of a cascade at which the filter keeps the fewest items without losing too much quality. No
+    point at which the filter keeps more items may lose too much, either.
+
+    A point does not lose too much if its NDCG is at least 1 - TOLERANCE times the NDCG with all items kept. This is
+    judged by the lower end of the 95 % interval, or by the mean if there is no interval.
+    """
     best = points[0]
     for point in points[1:]:
         interval = mean_interval(point.of_all)
@@ -213,8 +217,8 @@ def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
 def with_cascade(
     study: StudyRecord, cascade: Cascade, points: Sequence[CascadePoint], num_samples: int
 ) -> StudyRecord:
-    """Return the study of a usage (the models of one application) with the quality of a cascade added: its sentence
-    first, and its table."""
+    """Return the study of a usage (the models of one application) with the quality of a cascade added: a sentence,
+    which comes first, and a table."""
     name = f"{cascade.filter} and {cascade.ranker}"
     rows = [(name, *_list_point(point)) for point in points]
     table = make_table("Quality of the cascade end to end, by items kept", _COLUMNS, rows)
@@ -235,8 +239,8 @@ def _list_point(point: CascadePoint) -> Iterator[Cell]:
 
 
 def _say(cascade: Cascade, points: Sequence[CascadePoint]) -> Iterator[str]:
-    """Say the quality of a cascade at the number of items kept in the measured usage, and the fewest items kept that
-    lose at most TOLERANCE."""
+    """Say what quality a cascade has at the number of items kept in the measured usage, and the fewest items that the
+    filter can keep with a loss of at most TOLERANCE."""
     chosen = next(point for point in points if point.kept == cascade.kept)
     whole, fewest = points[0], find_fewest(points)
     lists = f"lists of {cascade.shown} from {cascade.items} items"

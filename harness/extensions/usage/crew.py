@@ -24,8 +24,8 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Number of graph nodes, drawn at random, near which a retrieval finds candidates; and number of these nodes at which
-the retrieval is repeated with several numbers of subgraphs."""
+"""Two numbers of graph nodes: the nodes, drawn at random, near which a retrieval finds candidates; and those of them
+for which the retrieval is repeated with several numbers of subgraphs."""
 MOST_FREED = 80
 """Maximum number of tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST,
 3.11 to 3.13)."""
@@ -33,15 +33,15 @@ REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
 """Three numbers for timing models: the seconds for which one model is called repeatedly; the seconds, per model, for
 which requests of all models are timed together; and the minimum number of calls of a model."""
 Answer = Callable[[int], object]
-"""Function that lets a model answer the request with a given number."""
+"""Function that makes a model answer a request, given the request's number."""
 Models = dict[str, tuple[Any, Answer]]
 """Models that a worker process has built, by name: the settings that were asked for, and the function that answers
 requests."""
 
 
 class RetrievalTrial(NamedTuple):
-    """Trial of a retrieval of candidates near one graph node by PageRank: in two stages, with `subgraphs` in the
-    second, and in one stage to compare."""
+    """Comparison, for one graph node, of two retrievals of candidates by PageRank: one in two stages, with
+    `subgraphs` in the second stage, and one in one stage."""
 
     node: int
     subgraphs: str
@@ -72,8 +72,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
-    """Build those models of a usage (the models of one application) that the worker has not yet built with the same
-    settings; `served` has, for each model that is a benchmark, the description of the job that builds it."""
+    """Build those models of a usage (the models of one application) that the worker has not yet built with equal
+    settings. `served` has the description of the job that builds each model which is a benchmark."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:
@@ -157,9 +157,9 @@ def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None,
 def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
     """Return a call's result, its seconds, and its peak memory in bytes, which is traced in a second call.
 
-    numpy and scipy report every array to tracemalloc, temporary ones too. Python keeps tables of freed dictionaries,
-    of which numpy's calls make many, and does not count such a table when it is used again. Before the call all kept
-    tables are taken into use, so that the peak is that of a process's first call.
+    numpy and scipy report every array to tracemalloc, temporary ones too. Python keeps the tables of freed
+    dictionaries, of which numpy's calls make many, and tracemalloc does not count a kept table that is used again. So
+    all kept tables are put to use before the second call, and the peak is as high as in the first call of a process.
     """
     began_s = time.perf_counter()
     found = call()
@@ -202,11 +202,12 @@ class Crew:
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]
 
     def time_requests(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
-        """Return the seconds of timed requests, by model: requests of all models come in shuffled order to workers
-        that rest as long as they worked.
+        """Time requests of all models; return a dict from the model's name to the seconds of its requests. The
+        models' requests come in shuffled order, and a worker rests after each request for as long as the request
+        took.
 
-        The time of a request is from asking a worker until its answer is there, as in serving: the worker has to be
-        woken, and may have worked for another model before.
+        A request is timed from the question to the worker's answer. This includes, as in serving, that the worker has
+        to be woken and may have worked for another model before.
         """
         rng, requests, begun_s = np.random.default_rng(seed), list[ModelRequest](), list[float]()
         times_s: dict[str, list[float]] = {name: [] for name in names}

@@ -20,7 +20,7 @@ from rules.records.study import Cell, Origin
 
 PUBLISHED = "1.5 to 13.4 times less memory and up to 15 times the speed at 80 % precision (a CPU, six other graphs)"
 _MOST_NAMED = 2
-"""Largest number of graphs that the sentence on published savings names."""
+"""Largest number of graphs that are named in the sentence which compares measured savings with published ones."""
 CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
     ("Retrieval", None, "given"),
     ("Graph", None, "given"),
@@ -136,8 +136,8 @@ class RetrievalCurve:
         """Say which number of subgraphs to take for the wanted precision, or that the retrieval in one stage is
         better.
 
-        The text begins with `where`, the value of the varied key or nothing; where the numbers of subgraphs are
-        varied, it ends with those numbers of CURVE, the usual ones, that were not tried.
+        The text begins with `where`: the value of the varied key, or nothing. If the number of subgraphs is varied,
+        the text ends with the usual numbers (CURVE) that were not tried.
         """
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]
@@ -199,8 +199,8 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
 def join_varied(
     retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
 ) -> list[tuple[str, RetrievalCurve]]:
-    """Return each curve of a retrieval with a prefix that names the value of the varied key; where that key is the
-    number of subgraphs, a single curve for each retrieval, without a prefix."""
+    """Return each curve of a retrieval with a prefix for its sentences. The prefix names the value of the varied key.
+    If the varied key is the number of subgraphs, return one joined curve for each retrieval, without a prefix."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):

@@ -29,8 +29,8 @@ _OF_ONE = {
     "wanted_precision": RETRIEVAL,
     "query_nodes": RETRIEVAL,
 }
-"""Keys of a model in a usage file (the models of one application) that apply to only one source of a model, with that
-source."""
+"""Keys of a model in a usage file (the models of one application) that apply only to models of one source, as a dict
+from the key to that source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,22 +42,23 @@ class AskedModel:
     """Source of the model: a benchmark that can be served, by name or file; `retrieval`, which finds candidates near
     a graph node by PageRank; or `stand_in`, an MLP of given widths."""
     rate: _Rate | None = None
-    """Requests per second; a model that comes `after` another has the rate of the other."""
+    """Requests per second. A model that comes `after` another model has the rate of that model."""
     arrivals: Literal["periodic", "poisson"] = "periodic"
     deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
-    """Milliseconds from the release of a request, or of the first of its chain, to its deadline. Left out: the time
-    until the next request."""
+    """Milliseconds from the release of a request to its deadline; for a request that follows another, from the
+    release of the first request of the chain. Left out: the time until the next request."""
     after: str | None = None
-    """Model whose request must be done before a request of this model; each request of that model is followed by one
-    of this model with `probability`."""
+    """Name of the model whose request must be done before a request of this model begins. Each request of the named
+    model is followed by a request of this model, with the probability `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
-    """Number of items that are ranked in a request. Left out: the number handed on by the model in `after`, else
-    1."""
+    """Number of items that are ranked in a request. Left out: the number that the model named in `after` hands on, or
+    1 without such a number."""
     top_k: PositiveCount | None = None
     """Number of items of highest score that are handed on to the next model. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Values of the benchmark definition that this model replaces, by key, such as "model.top_mlp"."""
+    """Changes to the benchmark definition for this model: a dict from a key, such as "model.top_mlp", to its new
+    value."""
     widths: Counts | None = None
     graph: str = "small_world"
     """Graph of a retrieval: `small_world`, `power_law` or `communities`, generated from the seed; or a file of edges,
@@ -118,8 +119,8 @@ def shipped_usages() -> dict[str, Path]:
 
 
 def read_usage(name: str) -> tuple[str, dict[str, Any]]:
-    """Read a usage file (the models of one application), given by its shipped name or its path; return path and
-    tables. Raises ConfigError, DefinitionError."""
+    """Read a usage file (the models of one application), given by its shipped name or its path; return the path and
+    the tables. Raises ConfigError or DefinitionError if the file cannot be read."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"{name}: neither a usage scenario nor a FILE.toml.{did_you_mean(name, [*shipped])}")
@@ -128,8 +129,8 @@ def read_usage(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> dict[str, Any]:
-    """Return the tables of a usage file (the models of one application) with one MODEL.KEY=VALUE or usage.KEY=VALUE
-    changed. Raises ConfigError."""
+    """Return the tables of a usage file (the models of one application) with one value changed, given as
+    MODEL.KEY=VALUE or usage.KEY=VALUE. Raises ConfigError if the change is malformed."""
     key, equals, value = text.partition("=")
     table, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -140,8 +141,8 @@ def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> d
 
 
 def parse_usage(tables: Mapping[str, Any], path: str) -> Usage:
-    """Check the tables of a usage file (the models of one application), and return the usage. Raises ConfigError with
-    the file, the key and what is expected."""
+    """Check the tables of a usage file (the models of one application), and return the usage. Raises ConfigError if a
+    key or value is wrong; the message says where, and what is expected."""
     try:
         return _parse(tables)
     except ConfigError as error:

@@ -54,7 +54,7 @@ class MeasuredUsage:
     """Random seed of the arrivals of requests."""
     requests: Sequence[ModelRequest]
     spans: Spans
-    """Worker, begin and end of each request by the clock of the study: the real one, or simulated time."""
+    """Worker, begin and end of each request, by the clock that the study uses: real time or simulated time."""
     simulated: Spans
     times_s: Mapping[str, Sequence[float]]
     energies_j: Mapping[str, float]

@@ -38,15 +38,15 @@ def study_usage(
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
     again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
-    """Check a usage (the models of one application) at every value of the varied key, before anything is made, then
-    measure it at all of these values; `points` has each value as text with the usage's tables.
+    """Measure a usage (the models of one application) at every value of the varied key. All values are checked before
+    the first is measured. `points` has each value as text, with the usage's tables at that value.
 
-    Return the study, and the reason why no rate meets all deadlines, empty where one does. The usage is measured at
-    every value `num_processes` times, each time by workers that are started anew and with other arrivals. The study
-    has the environment check, which warns on standard error, and the machine's load by other work during each
-    measurement. `again` is the command that measures the usage without a varied key, for the study's advice. With
-    `num_trained`, models that filter and rank the same data are trained on that many samples in each process, and
-    judged end to end, for the first value.
+    Return the study, and the reason why no request rate meets all deadlines; the reason is empty if a rate does. At
+    every value the usage is measured `num_processes` times, each time by newly started workers and with other arrival
+    times. The study includes the environment check, whose warnings go to standard error, and the machine's load by
+    other work during each measurement. `again` is the command that measures the usage without a varied key, for the
+    study's advice. If `num_trained` is given, pairs of models that filter and rank the same data are trained on that
+    many samples in each process, and judged end to end; this is done for the first value only.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """
@@ -102,8 +102,8 @@ def study_usage(
 
 
 def _refuse_large(path: str, usage: Usage) -> None:
-    """Raise HarnessError (exit 9) where the weights of stand-ins (MLPs of given widths), one copy a worker,
-    exceed the free memory."""
+    """Raise HarnessError (exit 9) if the weights of the stand-ins (MLPs of given widths) exceed the free memory; each
+    worker holds a copy of them."""
     widths = [model.widths or () for model in usage.models.values() if model.source == STAND_IN]
     num_weights = sum((before + 1) * after for each in widths for before, after in pairwise(each))
     asked, available = num_weights * FLOAT_BYTES * usage.workers, read_resources().available_memory_bytes
@@ -117,7 +117,7 @@ def _refuse_large(path: str, usage: Usage) -> None:
 
 def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
     """Resolve the settings of the benchmarks that a usage (the models of one application) serves. Raises ConfigError
-    with the benchmarks that can be served."""
+    if a benchmark cannot be served; the message lists those that can be."""
     found = {}
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):

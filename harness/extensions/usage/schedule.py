@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from harness.extensions.usage.definition import Usage
 
 GRID, MAX_STEPS = 0.01, 10_000
-"""Step, and number of steps, of the factors by which all request rates are multiplied in the search for the highest
-rates."""
+"""Grid of the search for the highest request rates: the step between the factors on all rates, and the number of
+steps."""
 Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """A request of a model. A request that follows another is released with the other, and ready once the other is
-    done."""
+    """A request of a model. A request may follow an earlier request: both are released at the same time, and the
+    following one is ready once the earlier one is done."""
 
     model: str
     number: int
@@ -58,13 +58,13 @@ class ScheduleClock(Protocol):
     def begin(self, worker: int, request: int, now_s: float) -> None: ...
 
     def wait(self, until_s: float | None) -> tuple[float, list[tuple[int, Span]]]:
-        """Wait for a request to be done or until `until_s`; return the time in seconds, and for each request done its
-        index and its span (worker, begin and end)."""
+        """Wait until a request is done, but at most until `until_s`. Return the time in seconds and, for each request
+        that is done, its index and its span (worker, begin and end)."""
 
 
 def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
-    """Draw all requests of a usage (the models of one application); a seed gives the same requests at every factor on
-    the rates, except for the time between them."""
+    """Draw all requests of a usage (the models of one application). With one seed, a factor on the rates changes only
+    the times between requests."""
     requests: list[ModelRequest] = []
     for index, (name, model) in enumerate(usage.models.items()):
         rng, rate = np.random.default_rng((seed, index)), model.rate or 0.0
@@ -162,11 +162,12 @@ def first_failure(requests: Sequence[ModelRequest], spans: Spans) -> ModelReques
 
 
 def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[float, ModelRequest | None]:
-    """Find the highest factor on all request rates, on a grid of 1 %, at and below which every deadline is met.
+    """Find the highest factor on all request rates, on a grid of 1 %, such that every deadline is met at this factor
+    and at all lower ones.
 
-    Return the factor, 0.0 where there is none, and the request that fails first above it, None where the grid ends
-    before. Without preemption a higher rate may meet deadlines that a lower rate misses, so all steps are tried at
-    which deadlines are not surely met.
+    Return two values. The first is the factor, 0.0 if there is none. The second is the request that fails first at
+    the next factor, None if no factor of the grid makes a request fail. Without preemption a higher rate may meet
+    deadlines that a lower rate misses, so every factor is tried at which the deadlines are not surely met.
     """
     steps = range(1, MAX_STEPS + 1)
 
@@ -181,10 +182,11 @@ def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[fl
 
 
 def _are_surely_met(requests: Sequence[ModelRequest], service_s: Seconds) -> bool:
-    """Return whether every request would be in time even at the end of the busy period of a single worker.
+    """Return whether every request would meet its deadline even if it were the last to be done in its busy period,
+    the time in which a single worker would work without a pause.
 
-    Several workers have done all work no later, and at a lower factor a busy period ends no later after a release,
-    so deadlines that are surely met at one factor are surely met at all lower factors.
+    Several workers are done no later than a single one. At a lower factor on the rates, the busy period ends no later
+    after the release of a request. So deadlines that are surely met at one factor are surely met at all lower ones.
     """
     if not requests:
         return True

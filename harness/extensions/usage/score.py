@@ -16,18 +16,20 @@ from scipy.special import expit
 from harness.extensions.usage.schedule import ModelRequest, Spans
 
 Counting = Literal["released", "once"]
-"""Rule for dropped requests in XRBench's score: they count twice, as in the released code, or once."""
+"""Rule for dropped requests in XRBench's score: they count twice ("released", as in XRBench's released code) or
+once."""
 STEEPNESS_PER_MS, MAX_ENERGY_J = 15.0, 1.5
-"""Constants of XRBench's score: k, the steepness of the real-time score, and E_max = 1500, whose unit its code does
-not say; it is taken as millijoules."""
+"""Constants of XRBench's score: k, the steepness of the real-time score; and E_max, which is 1500 in XRBench's code,
+without a unit, and is taken as millijoules here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelScore:
     """Counts, latencies and XRBench's scores of the requests of one model.
 
-    `real_time` is the mean over requests that were not dropped, `quality` the quality of experience; these and
-    `score` are None without such requests.
+    `real_time` is the mean real-time score of the requests that were not dropped, None if there are none. `quality`
+    is the quality of experience, the share of requests that were not dropped. `quality` and `score` are None without
+    requests.
     """
 
     requested: int
@@ -48,11 +50,11 @@ def score_request(end_s: float, deadline_s: float) -> float:
 def score_model(
     requests: Sequence[ModelRequest], spans: Spans, counting: Counting, energy_j: float | None
 ) -> ModelScore:
-    """Compute XRBench's score of the requests of one model; `energy_j` is the energy of a request, None where it was
-    not measured.
+    """Compute XRBench's score of the requests of one model. `energy_j` is the energy of a request in joules, None if
+    it was not measured.
 
-    A dropped request has a score of 0. Where `counting` is "released", it counts twice, as in XRBench's released
-    code: the mean over all requests is multiplied by the share of those that were not dropped.
+    A dropped request has a score of 0. If `counting` is "released", a dropped request counts twice, as in XRBench's
+    released code: the mean over all requests is also multiplied by the share of requests that were not dropped.
     """
     kept = [(request, span) for request, span in zip(requests, spans, strict=True) if span is not None]
     scores, requested = fsum(score_request(span.end_s, request.deadline_s) for request, span in kept), len(requests)
@@ -71,8 +73,8 @@ def score_model(
 
 
 def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
-    """Join the scores of one model over several processes: sums of counts, the latencies of all requests, means of
-    the scores."""
+    """Join the scores of one model over several processes: add the counts, collect the latencies of all requests, and
+    take the means of the scores."""
 
     def mean(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]

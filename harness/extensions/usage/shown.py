@@ -16,13 +16,14 @@ from rules.records.study import TIMELINE, StudyRecord, StudyTable
 
 _LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
 _NARROW_SHARE = 0.25
-"""Share of the timeline, from its begin, that is drawn on a narrow page, where the bars of all requests could not be
-told apart."""
+"""Share of a timeline, counted from its begin, that a narrow page shows. The bars of all requests could not be told
+apart there."""
 _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
 """Maximum number of lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
-"""Upper bound of the precisions, speed-ups and memory ratios of retrievals that charts draw."""
+"""Limit of what charts of retrievals draw: rows with a precision, speed-up or memory ratio from this value on are
+left out."""
 _NOTE = "The table below lists the numbers of this chart."
 _KEYS = (
     ("part-train", "done in time"),

@@ -45,8 +45,8 @@ def make_usage_study(
     again: str = "",
     is_trained: bool = False,
 ) -> StudyRecord:
-    """Make the study of one usage (the models of one application), or of a usage at each value of a varied key,
-    `axis`; `loads` are the loads of the machine by process.
+    """Make the study of one usage (the models of one application), measured once or at each value of the varied key
+    `axis`. `loads` has the load of the machine during each process.
 
     `again` is the command that measures the usage without a varied key, for advice; empty for none. `is_trained` says
     whether the quality of a cascade (one model filters items, another ranks them) is added to the study.
@@ -105,9 +105,11 @@ def make_usage_study(
 
 
 def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
-    """Say for each model that ranks the items which another one keeps that the quality of both together is not known.
+    """Say that the quality of two models together is not known, for each model that ranks the items which another
+    model keeps.
 
-    Two benchmarks are a cascade, whose quality `--train` measures; `is_trained` says whether that was asked for.
+    A pair of two benchmarks is a cascade, whose quality `--train` measures; `is_trained` says whether `--train` was
+    given.
     """
     for name, model in usage.models.items():
         before = model.after or ""
@@ -124,9 +126,9 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the retrievals of a usage with published figures in one sentence; where there are none, say why the
-    score of stand-ins (MLPs in place of published models) is compared with no published score; yield nothing where
-    there are neither retrievals nor stand-ins."""
+    """Compare the retrievals of a usage with published figures in one sentence. Without retrievals, say why the score
+    of stand-ins (MLPs in place of published models) is not compared with a published score. Without either, yield
+    nothing."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -142,9 +144,9 @@ def _answer(
     counting: Counting,
     curves: Sequence[tuple[str, RetrievalCurve]],
 ) -> str:
-    """Say in a title the score and the share of deadlines met. Of several values of a varied key, say which to take:
-    the one with a retrieval's wanted precision, else, of those that meet all deadlines, the one with the highest
-    possible rates, else the one with the best score."""
+    """Say in a title the score and the share of deadlines met. If a key was varied, say which of its values to take:
+    the value with a retrieval's wanted precision; if there is none, the value that meets all deadlines at the highest
+    rates; if no value meets all deadlines, the value with the best score."""
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
@@ -171,8 +173,8 @@ def _answer(
 
 
 def find_hopeless(points: Sequence[ProcessResults]) -> str:
-    """Say why no request rate meets all deadlines in any process, at any value of a varied key; empty where a rate
-    does."""
+    """Say why no request rate meets all deadlines, in any process and at any value of a varied key; return an empty
+    text if some rate does."""
     if (failed := _least_hope(points)) is None:
         return ""
     slowest_s = max(points[0][0].times_s[failed.model])
@@ -184,7 +186,7 @@ def find_hopeless(points: Sequence[ProcessResults]) -> str:
 
 
 def _least_hope(points: Sequence[ProcessResults]) -> ModelRequest | None:
-    """Return the request that fails first where no request rate meets all deadlines in any process; None where a rate
+    """Return the request that fails first, if no request rate meets all deadlines in any process; None if some rate
     does."""
     measured = [*chain.from_iterable(points)]
     return None if any(each.highest_factor for each in measured) else measured[0].failed
@@ -222,9 +224,9 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of one process of all: each process has a highest request rate at which it meets all
-    deadlines, and the process where that rate is lowest is returned; at its rates, every process meets all
-    deadlines."""
+    """Return the measurements of the process whose highest request rate is the lowest of all processes. The highest
+    rate of a process is the highest at which it meets all deadlines, so at the returned process's highest rate every
+    process meets all deadlines."""
     return min(point, key=lambda each: each.highest_factor)
 
 

@@ -1,5 +1,8 @@
-"""Run the loop of a worker process of a usage (the models of one application). The module imports little, so that the
-worker ends with its parent from early on, also if the parent is killed."""
+"""Run the loop of a worker process of a usage (the models of one application).
+
+The module imports little, so that soon after its start the worker notices the end of its parent, even if the parent
+is killed.
+"""
 
 import os
 from contextlib import suppress

@@ -21,8 +21,8 @@ from rules.records.profile import (
 )
 
 OVERHEAD_BELOW = 0.5
-"""Fraction of a phase's measured time. A phase whose least time at the ceilings (best rates) is a smaller fraction of
-its measured time is bound by overhead."""
+"""Limit below which a phase is bound by overhead: its least time at the ceilings (best rates), as a fraction of its
+measured time."""
 
 
 def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
@@ -63,8 +63,8 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
     """Return the largest of a phase's limits (least seconds by resource) as a fraction of the phase's time, and what
     bounds the phase.
 
-    That is the resource with the largest limit, or overhead where the fraction is below `OVERHEAD_BELOW`; None for
-    both where no time was measured for the phase.
+    The phase is bound by the resource with the largest limit, or by overhead if the fraction is below
+    `OVERHEAD_BELOW`. Both values are None if no time was measured for the phase.
     """
     if not time_s:
         return None, None
@@ -76,8 +76,9 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Assign the work (FLOP, bytes, rows) and the matrix products of phases that a CUDA graph replayed together, and
-    that have no time of their own, to the phase REPLAY; change nothing where no graph was replayed."""
+    """Assign the work (FLOP, bytes, rows) and the matrix products of phases that a CUDA graph replayed together to
+    the phase REPLAY, since none of these phases has a measured time of its own. Change nothing if no graph was
+    replayed."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]
@@ -93,8 +94,8 @@ def analyse_phases(
     ceilings: CeilingsRecord,
     labels: Mapping[str, str],
 ) -> tuple[PhaseRecord, ...]:
-    """Return the analysis of every phase of a step that has a measured time or computed work, in the order of
-    `labels`, which is that of the model's phases."""
+    """Return the analysis of every phase of a step that has a measured time or computed work. `labels` has the phases
+    in the order in which they are returned, the order of the model."""
     return tuple(
         PhaseRecord(
             phase=str(phase),
@@ -119,9 +120,9 @@ def _analyse_phase(
     """Return the values computed for a phase: its fraction of the step's time, its work and rates, its least time by
     each resource, and what bounds it.
 
-    Least times are those of matrix products at the rates of their shapes, of other bytes at the rate of copies of
-    that size, and of embedding rows at the gather rate of real batches. Operands of matrix products are not counted
-    in the memory limit: moving them is part of the products' measured time.
+    There are three least times: of matrix products at the rates measured for their shapes, of other bytes at the rate
+    of copies of that size, and of embedding rows at the gather rate of real batches. Operands of matrix products are
+    not counted in the memory limit: moving them is part of the products' measured time.
     """
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {
@@ -157,8 +158,8 @@ def analyse_step(
     ceilings: CeilingsRecord,
     batch_size: int,
 ) -> ComputedStep:
-    """Return a summary of a step of `step_s` seconds: its work, the fraction of its time by what bounds it, and its
-    least time at the ceilings (best rates)."""
+    """Return a summary of a step of `step_s` seconds: its work, its least time at the ceilings (best rates), and the
+    fractions of its time that are bound by each resource or by overhead."""
     flop = sum(phase.matmul_flop for phase in costs.values())
     num_bytes = sum(phase.bytes for phase in costs.values())
     intensity = sum(phase.flop for phase in costs.values()) / num_bytes

@@ -34,16 +34,17 @@ _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 _MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Calls that are timed together between two events on a GPU: at most so many, and so many that they take at least so
-many seconds. A single launch takes microseconds, longer than the product of a small shape."""
+"""Two limits of a series of calls between two events on a GPU, which is timed as a whole: the largest number of
+calls, and the seconds that a series should take at least. A single launch takes microseconds, which is longer than
+the product of a small shape."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Return the seconds of each repetition of a call, after a first one that warms up, until `budget_s` seconds are
-    spent.
+    """Return the seconds of each repetition of a call. Repetitions go on until `budget_s` seconds are spent; a first
+    call warms up and is not counted.
 
-    On a GPU a repetition is the mean of several calls between two events, so many that launching them takes no extra
-    time.
+    On a GPU a repetition is the mean of several calls between two events, enough of them that launching takes no
+    extra time.
     """
     call()
     took_s: list[float] = []
@@ -148,8 +149,8 @@ def measure_matmul(
     """Return the measured rate of matrix products of one shape: try every layout of operands and result, then repeat
     the fastest few.
 
-    On a CPU both one thread and all threads are tried: for small products, waking other threads takes longer than
-    their help saves.
+    On a CPU both one thread and all threads are tried: for small products, waking the other threads takes longer than
+    they save.
     """
     num, m, k, n = shape
     calls = dict(_layouts(shape, device, dtype))

@@ -97,8 +97,8 @@ def _is_kernel(average: Any) -> bool:
 
 
 def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
-    """Return the times of the operators that launched GPU kernels, where the profiler knows these, as in eager steps;
-    else those of the kernels.
+    """Return the times of the operators that launched GPU kernels, if the profiler knows these operators, as it does
+    in eager steps; else the times of the kernels.
 
     The profiler lists the same microseconds for a kernel, for its operator and for its named range, so only one of
     these lists may be summed. The list of kernels is always complete; kernels of a replayed CUDA graph, however, have

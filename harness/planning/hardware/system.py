@@ -21,10 +21,11 @@ Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One number of a system (rate, size or overhead) with its source, in SI units.
 
-    `fp32`, `tf32` and `bf16` are FLOP/s of matrix products; `size` is the smallest of m, k and n. `copy` is bytes
-    read and written per second; `size` is the bytes that a step moves. `rows` is bytes per second of rows at random
-    places; `size` is the bytes of the tables. `other` is FLOP/s outside of matrix products, `operator` the seconds of
-    one torch operator without work.
+    `of` names the number, and `size` is the size of the operations for which it was measured. `fp32`, `tf32` and
+    `bf16` are FLOP/s of matrix products, with the smallest of m, k and n as size. `copy` is bytes read and written
+    per second, with the bytes that a step moves as size. `rows` is bytes per second of rows at random places, with
+    the bytes of the tables as size. `other` is FLOP/s outside of matrix products. `operator` is the seconds of one
+    torch operator that has no work to do.
     """
 
     of: Literal["cores", "memory", "fp32", "tf32", "bf16", "other", "copy", "rows", "operator"]
@@ -32,8 +33,8 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     value: Bounded
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     spread: Annotated[float, Meta(ge=0, le=1e6)] | None = None
-    """Interquartile range of the repetitions whose median `value` is, as a fraction of that median; None for a number
-    measured once, or without a known spread."""
+    """Interquartile range of the repetitions as a fraction of their median, which is `value`. None if the number was
+    measured once or its spread is not known."""
 
 
 class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,9 +48,10 @@ class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Load of other processes on the system while its rates were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return the system's number (rate or overhead) named `of`, such as 'copy', for operations of `size`. Between
-        the sizes in its file the number is interpolated over the logarithm of size; beyond them, that of the nearest
-        size is taken. Raises ConfigError where the system has no such number."""
+        """Return the system's number (rate or overhead) named `of`, such as 'copy', for operations of size `size`.
+        Between two sizes of its file the number is interpolated over the logarithm of size. Beyond the smallest and
+        the largest size, the number of the nearest size is returned. Raises ConfigError if the system has no such
+        number."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
