@@ -27,13 +27,14 @@ OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 
 """FLOP of an optimizer's update per weight. Adagrad: g^2, add to the sum, square root, add epsilon, divide, times the
 learning rate, subtract. Adam adds two decayed means, each of two products and a sum."""
 _OPTIMIZER_ARRAYS: Mapping[str, int] = {"sgd": 3, "Adam": 7}
-"""Accesses of an optimizer's update to arrays as large as the weights: weight and each state read and written,
-gradient read; 5 for optimizers not listed."""
+"""Number of times that an optimizer's update reads or writes an array as large as the weights: it reads and writes
+the weights and each of its states, and reads the gradient. 5 for optimizers not listed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputedCosts:
-    """Sizes of a model (rows, weights), and FLOP and bytes of its training, per sample where the name says so."""
+    """Sizes of a model (rows, weights), and FLOP and bytes of its training. Members whose name says so are per
+    sample."""
 
     num_embedding_rows: int
     num_embedding_parameters: int
@@ -81,7 +82,7 @@ class MemoryEstimate:
 def find_table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
     """Return the number of rows of each table: `num_embeddings` if given, else the numbers in the definition.
 
-    Raises ConfigError where neither has them: only the manifest of the prepared dataset does.
+    Raises ConfigError if neither is given: the numbers are then only in the manifest of the prepared dataset.
     """
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
@@ -104,8 +105,8 @@ class Matmul:
     n: int
     num: int = 1
     is_of_one_tensor: bool = False
-    """Whether both operands of the product are the same tensor; the product's bytes are then part of `Step.beside`,
-    the phase's other costs, and not counted here."""
+    """Whether both operands of the product are the same tensor. The product's bytes are then counted in
+    `Step.beside`, the costs of other work, and not here."""
 
     @property
     def flop(self) -> int:
@@ -292,8 +293,8 @@ class Step:
     num_other_parameters: int = 0
     """Number of weights that belong neither to embedding tables nor to `layers`."""
     beside: Mapping[str, PhaseCosts] = field(default_factory=dict)
-    """Costs by phase of the model's work other than `layers` and `lookups`, such as that of an interaction outside
-    its matrix products."""
+    """Costs of the model's work that is neither in `layers` nor in `lookups`, such as element-wise work: a dict from
+    phase to costs."""
     lookups: Lookups | None = None
     input_bytes: int | None = None
     """Bytes of the input batch; None for a batch of clicks, whose bytes follow from the data."""
@@ -357,9 +358,9 @@ def count_phases(
 
     `unique_rows` is the number of distinct embedding rows that the batch looks up.
 
-    `entered` names the phases that the implementation reports. Without EMBEDDING_BACKWARD among them, the
-    implementation sums the gradients of equal rows and applies the sums in one phase, the sparse optimizer's: the
-    sums are then neither written nor read.
+    `entered` names the phases that the implementation reports. If EMBEDDING_BACKWARD is not among them, the
+    implementation sums the gradients of each row and applies the sum in one phase, that of the sparse optimizer. The
+    sums are then neither written to memory nor read.
     """
     costs = step.layer_phases()
     for phase, added in _loop_phases(step, data, batch_size, opt_name).items():

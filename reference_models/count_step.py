@@ -24,7 +24,7 @@ from reference_models.training.workload import WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Dataset split that has shapes (features, tables, number of samples), and no samples that could be read."""
+    """Dataset split with shapes (features, tables, number of samples), but without samples to read."""
 
     num_dense: int
     num_embeddings: tuple[int, ...]
@@ -41,9 +41,9 @@ class _Shapes:
 def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_size: int) -> Step:
     """Train one synthetic batch on the CPU with small tables; return the step's costs by torch's FlopCounterMode.
 
-    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. The result knows the
-    number of weights, but neither bytes of layers nor shapes of products. Tables are `nn.EmbeddingBag` and
-    `nn.Embedding`. Raises ConfigError for a workload that is no `TrainingLoop`.
+    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. The result has the number
+    of weights, but neither the bytes of layers nor the shapes of products. Modules of the types `nn.EmbeddingBag` and
+    `nn.Embedding` count as embedding tables. Raises ConfigError for a workload that is no `TrainingLoop`.
     """
     from torch.utils.flop_counter import FlopCounterMode  # imports triton
 
@@ -74,9 +74,9 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Base class that counts operators of torch. Its method `__torch_dispatch__` is not in the subclass
-    OperatorCounter: torch wraps such a method of a dispatch mode, and then imports its compiler and triton at the
-    first operator."""
+    """Counter of torch operators, to be subclassed together with torch's TorchDispatchMode. `__torch_dispatch__` is
+    defined here and not in the subclass: torch wraps a `__torch_dispatch__` that a dispatch mode's own class defines,
+    and the wrapper imports torch's compiler and triton at the first operator."""
 
     counts: Counter[str]
     _phase: str

@@ -29,10 +29,10 @@ change nothing: only the user can tell which processes may be ended."""
 
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
-    """Return the shell commands that fix a warning of the environment check `name`, or list the processes or settings
-    behind it, in order; none where no command helps.
+    """Return, in order, the shell commands that fix a warning of the environment check `name`, or that list the
+    processes or settings behind the warning. Return an empty tuple if no command helps.
 
-    With `is_root` the commands are written without sudo; by default that depends on whether this process is root's.
+    With `is_root` the commands are written without sudo. By default sudo is left out if this process runs as root.
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     sudo = "" if is_root else "sudo "
@@ -59,8 +59,8 @@ def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) 
 
 
 def write_script(checks: Sequence[PreflightCheck], root: Path = ROOT, *, is_root: bool | None = None) -> str:
-    """Return a shell script for warnings of the environment check: each with its remedy as comments, then its
-    commands."""
+    """Return a shell script for warnings of the environment check. For each warning it has the remedy as comments,
+    then the commands."""
     lines = ["# Read before you run: nothing was run. What is set under /sys lasts until the next boot."]
     if where := container(root):
         lines.append(f"# In a container ({printable(where)}) /sys and swap are the host's: run these commands there.")

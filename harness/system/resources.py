@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path("/")
 _UNLIMITED_BYTES = 1 << 60
-"""Bytes above which a memory limit means none: cgroup v1 writes 'no limit' as a number near 2^63."""
+"""Number of bytes above which a memory limit counts as none: cgroup v1 writes 'no limit' as a number near 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,8 @@ class Resources:
 def peak_rss_bytes() -> int:
     """Return this process's peak resident memory in bytes: VmHWM of proc(5).
 
-    Without /proc it is ru_maxrss, which is at least the parent's resident memory when it started this process.
+    Without /proc, return ru_maxrss instead. It is at least the resident memory that the parent process had when it
+    started this process.
     """
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
@@ -94,8 +95,8 @@ def list_affinity_cpus() -> frozenset[int]:
 
 
 def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
-    """Return the number of physical cores of the logical CPUs `cpus`: SMT siblings count once. Without topology every
-    CPU counts."""
+    """Return the number of physical cores of the logical CPUs `cpus`: SMT siblings count once. If the CPU topology is
+    unknown, every logical CPU counts."""
     return len(list_cores(cpus, root))
 
 
@@ -103,7 +104,7 @@ def list_cores(cpus: frozenset[int] | None = None, root: Path = ROOT) -> list[tu
     """Return the physical cores of the logical CPUs `cpus` (by default of the affinity mask), each as a tuple of
     logical CPUs.
 
-    Cores of one socket follow each other. Without topology every CPU is a core.
+    Cores of one socket follow each other. If the CPU topology is unknown, every logical CPU is a core.
     """
     cores: dict[tuple[int, str], list[int]] = {}
     for cpu in sorted(list_affinity_cpus() if cpus is None else cpus):
@@ -189,9 +190,9 @@ def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> st
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """Return two numbers of bytes, each None without a limit: the lowest memory limit of this process's cgroup and
-    the cgroups above it, and the least that is left below one of these limits. Clean file pages do not count as used.
-    """
+    """Return two numbers of bytes: the lowest memory limit of this process's cgroup and of the cgroups above it, and
+    the memory that can still be used before one of these limits is reached. Each number is None without a limit.
+    Clean file pages do not count as used."""
     limits, headrooms = [], []
     for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
@@ -214,8 +215,8 @@ def _reclaimable_bytes(folder: Path) -> int:
 
 
 def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Return the paths of this process's cgroups by controller; the path in cgroup v2, which has no controller in it,
-    has the key ''."""
+    """Return a dict from controller (such as memory) to the path of this process's cgroup. The key '' has the path in
+    cgroup v2, which names no controllers."""
     paths = {}
     for _, controllers, path in re.findall(
         r"^([^:]*):([^:]*):(.*)$", read_text(root / "proc/self/cgroup") or "", re.M
@@ -236,8 +237,8 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
-    """Return the process's cgroup folder and the folders above it up to the mount point; only the mount point where
-    the cgroup is not below it."""
+    """Return the process's cgroup folder and the folders above it up to the mount point; or only the mount point, if
+    the cgroup's path is not below it."""
     inside = os.path.relpath(path, mount_root)
     folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
     return [parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount) and parent.is_dir()]

@@ -39,13 +39,16 @@ SPIN = "GOMP_SPINCOUNT"
 SPIN_VARIABLES = (SPIN, "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 """Environment variables with which a user sets how long OpenMP threads spin."""
 WORKER_VARIABLES = {SPIN: "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""Default variables of a worker process's environment, which the user's own replace; only GNU's libraries read them.
+"""Environment variables that a worker process has by default; values that the user sets have precedence. Only GNU's
+libraries read these variables.
 
-- Length of the spinning of OpenMP's threads at a barrier before they sleep, unless autotuning chose another. With
-  GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning thread keeps the
-  core from the thread that it waits for; on a quiet system the default saves 5 to 27 % of small steps.
-- Freed memory is kept for the next step. By default every tensor above 32 MiB, and often above less, is given back
-  and its pages cleared again at each use: a tenth of a step at batch size 65,536, a fifth of the reference's.
+- The first variable limits how long OpenMP's threads spin at a barrier before they sleep, unless autotuning chose
+  another limit. With GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning
+  thread keeps the core from the thread that it waits for. On a quiet system GNU's default saves 5 to 27 % of small
+  steps.
+- The other two keep freed memory for the next step. Without them every tensor above 32 MiB, and often a smaller one,
+  is given back to the system, and its pages are cleared again at each use. That takes a tenth of a step at batch size
+  65,536, and a fifth of a step of the reference implementation.
 """
 _INSTRUCTION_SETS = (
     "avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "sve", "bf16",
@@ -53,8 +56,8 @@ _INSTRUCTION_SETS = (
 
 
 def make_spin_variables(spin_count: int | None) -> dict[str, str]:
-    """Return the environment variable that sets an autotuned spin count of OpenMP threads; none where none was
-    chosen."""
+    """Return the environment variable that sets an autotuned spin count of OpenMP threads, as a dict from its name to
+    its value; an empty dict if `spin_count` is None."""
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
 

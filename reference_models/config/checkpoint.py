@@ -36,9 +36,9 @@ class CheckpointConfig:
     """Rounding of quantised rows: `plain` divides the range from a row's least to its largest value into equal steps;
     `adaptive`, only with 4 or 2 bits, searches for the range with the least squared error."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
-    """Number of newest checkpoints that stay on disk, with the older checkpoints that restoring them needs, or `all`;
-    the others are removed once a newer checkpoint is complete. Restoring a `consecutive` checkpoint needs all
-    checkpoints before it."""
+    """Number of newest checkpoints to keep on disk, or `all`. Older checkpoints that are needed to restore these stay
+    as well: restoring a `consecutive` checkpoint needs all checkpoints before it. Other checkpoints are removed once
+    a newer checkpoint is complete."""
     restores: Count = 0
     """Number of times, evenly spread over a measurement of quality (--quality), that training restores its newest
     checkpoint and continues from there."""

@@ -11,7 +11,7 @@ from reference_models.config.records import PositiveCount
 from reference_models.process.errors import ConfigError
 
 MOST_WHOLE = 200
-"""Largest number of rows of a table that an id map leaves as it is, with a row for each id."""
+"""Largest number of rows of a table that the id map does not shrink: each id of the table keeps a row of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,9 +22,9 @@ class IdMapConfig:
     """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of two rows, one
     for the quotient and one for the remainder of a division of the id. `frequency`: the most frequent ids have rows
     of their own, the others are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row.
-    `classes`: ids of a generated `click_log` are mapped by the latent classes that generated it, a control that knows
-    more than data can tell. `none`, `hash` and `quotient_remainder` are for every command, `frequency` and `learned`
-    only for --quality, serving and traces, `classes` only for --quality."""
+    `classes`: ids of a generated `click_log` are mapped by the latent classes that generated it; this is a control,
+    as the classes are not in the data. `none`, `hash` and `quotient_remainder` work with every command, `frequency`
+    and `learned` only with --quality, serving and traces, `classes` only with --quality."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
     """Share of a table's rows that remain after the id map; their number is rounded down. Tables of 200 rows or fewer
     keep all rows."""

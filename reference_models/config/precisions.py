@@ -9,8 +9,8 @@ CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
 def refuse_precision(device_type: str, precision: str) -> None:
     """Raise ConfigError if a type of device (cpu, cuda) cannot train with matrix products in `precision`.
 
-    bf16 is allowed even on a CPU that has no bf16 instructions and emulates them: the speed of bf16 is timed before a
-    run.
+    bf16 is allowed even on a CPU that has no bf16 instructions and emulates them; whether bf16 is faster is timed
+    before a run.
     """
     allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
     if precision not in allowed:

@@ -100,5 +100,5 @@ def _bounds(kind: Any, value: object) -> str:
 
 
 def _size(value: object) -> float:
-    """Return a field's value if it is a number, to be compared with a limit; 0 for a value that is no number."""
+    """Return a field's value, for comparison with a limit, if it is a number; else 0."""
     return value if isinstance(value, int | float) else 0

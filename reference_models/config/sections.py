@@ -33,8 +33,8 @@ class TrainSection:
     eval_batch_size: PositiveCount | None = None
     """Number of samples evaluated at a time; if left out, the larger of global_batch_size and 16384."""
     opt_name: str
-    """Optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or, of the models `hstu` and
-    `d2nn`, `Adam`."""
+    """Optimizer: `adagrad` (element-wise), `rowwise_adagrad` (one sum per row of a table) or `sgd`; `Adam` only for
+    the models `hstu` and `d2nn`."""
     opt_base_learning_rate: Amount
     """Base learning rate, before warm-up and decay."""
 

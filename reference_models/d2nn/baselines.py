@@ -1,5 +1,6 @@
-"""Simpler models that must miss the quality target calibrated with the optical network, which would else be too easy:
-a linear classifier of pixels, without light, and an optical network whose shared masks are not trained."""
+"""Simpler models that must miss the quality target, which was calibrated with the optical network; if they reached
+it, the target would be too easy. They are a linear classifier of pixels, without light, and an optical network whose
+shared masks are not trained."""
 
 from typing import Any
 

@@ -1,9 +1,10 @@
 """Costs of an optical network, computed from its configuration without torch: see `reference_models.costs`.
 
-FLOP are those of the Fourier transforms, 5 N log2 N for N complex points of the padded grid (radix 2, as FFTW
-counts), even where an implementation skips a part of them, and of the sums over detectors as matrix products. torch's
-counter counts only the matrix products; a test compares the number of transforms computed here with the number that a
-training step runs. Masks and transfer functions are element-wise work, not counted, like activations.
+FLOP are counted for Fourier transforms and for the sums over detectors, which are matrix products. A transform has
+5 N log2 N for N complex points of the padded grid (radix 2, as FFTW counts), even where an implementation skips a
+part of it. torch's counter counts only the matrix products; a test compares the number of transforms computed here
+with the number that a training step runs. Masks and transfer functions are element-wise work, which is not counted,
+like activations.
 """
 
 from collections.abc import Sequence

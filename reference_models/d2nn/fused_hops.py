@@ -1,8 +1,8 @@
 """Propagation of light in the optical network without Fourier transforms of dark rows; its backward pass is written
 by hand.
 
-A field is padded, and cropped, along one axis at a time: in a window twice as wide as the grid, half the rows are
-dark in the first transform and not needed after the last, and are left out of both.
+A field is padded, and cropped, along one axis at a time. In a window twice as wide as the grid, half of the rows are
+dark before the first transform, and half are cropped after the last. The transforms leave these rows out.
 """
 
 from typing import Any

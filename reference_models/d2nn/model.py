@@ -18,8 +18,8 @@ from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITIAL_PHASE = 0.1
-"""Standard deviation of the initial phases of the masks' cells, in radians: so small that the masks hardly change the
-light, from which training starts equally well with all seeds."""
+"""Standard deviation of the initial phases of the masks' cells, in radians. It is so small that the masks hardly
+change the light at first; training then starts equally well with all seeds."""
 FREE_WINDOW = 8
 """Width, as a multiple of the grid's width, of the window in which the response of free space to light from one cell
 is approximated."""
@@ -42,9 +42,10 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
 def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
     """Return the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
 
-    The function is that of the impulse response from cell to cell, computed in a window FREE_WINDOW grids wide and
-    cropped to the distances between cells of one grid: a padding of 2 is exact for all light that reaches the grid,
-    at any angle. Raises ValueError for a padding below 2, in which distances would alias.
+    It is the Fourier transform of the impulse response from cell to cell. The response is computed in a window
+    FREE_WINDOW grids wide, and set to 0 beyond the distances that occur between cells of one grid. A padding of 2 is
+    therefore exact for all light that reaches the grid, at any angle. Raises ValueError for a padding below 2, in
+    which distances would alias.
     """
     if padding < 2:
         raise ValueError(f"padding is {padding}, expected at least 2")

@@ -23,8 +23,8 @@ DATA_KINDS: Mapping[str, str] = {
     "made_up": "reference_models.data.synthetic.spec:SPEC",
     "synthetic": "reference_models.data.synthetic.spec:SPEC",
 }
-"""Place, as 'module:name', of the `DataSpec` of each kind of data, by the kind's name: the value of data.kind in a
-definition."""
+"""Dict from the name of each kind of data, the value of data.kind in a definition, to the place of its `DataSpec`, as
+'module:name'."""
 DEFAULT_ROOT = Path("data")
 _NOT_STORED = ("sha256", "id_map", "id_maps")
 
@@ -40,8 +40,8 @@ def find_data(kind: str) -> DataSpec:
 
 
 def examples() -> Mapping[str, str]:
-    """Return the shipped benchmark from which the command `init` starts a definition, by kind of data; kinds without
-    such a benchmark are left out."""
+    """Return a dict from each kind of data to the shipped benchmark from which the command `init` starts a
+    definition; kinds without such a benchmark are left out."""
     names = {kind: find_data(kind).example for kind in DATA_KINDS}
     return {kind: example for kind, example in names.items() if example is not None}
 
@@ -60,8 +60,8 @@ def compute_dataset_digest(data: DataConfig) -> str:
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """Return a dataset's folder: `<root>/<name>-<digest>`; but `root` itself if that folder holds a manifest, or if
-    the data's files are read in place, as their owner wrote them."""
+    """Return a dataset's folder: `<root>/<name>-<digest>` in general. It is `root` itself if `root` holds a manifest,
+    or if the data's files are read in place, as their owner wrote them."""
     root = DEFAULT_ROOT if root is None else root
     spec = find_data(data.kind)
     if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():
@@ -92,8 +92,8 @@ def generate_dataset(
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError.
 
-    With section [id_map], ids become rows of smaller tables while samples are read. As long as `data.id_maps`, the
-    maps, are not made, the splits have the smaller tables' sizes but cannot be read.
+    With section [id_map], ids become rows of smaller tables while samples are read. If the maps (`data.id_maps`) are
+    not made yet, the splits have the smaller tables' sizes but cannot be read.
     """
     opened = find_data(data.kind).open_dataset(folder, data)
     if not data.id_map.is_active:

@@ -1,5 +1,5 @@
-"""Define `DataSpec`: the functions and properties of one kind of data, by which the harness generates, prepares and
-opens such data.
+"""Define `DataSpec`: the functions and properties of one kind of data, with which the harness generates, prepares and
+opens data of this kind.
 
 Modules with a DataSpec import neither torch nor numpy, since listing benchmarks reads them all.
 """
@@ -48,8 +48,8 @@ class DataSection:
         "mlperf_multi_hot",
     ]
     """Kind of data: `click_log`, `click_sequence` and `patterns` are generated, `criteo` is prepared from text in
-    Criteo's format, the others are MLPerf's own files. `columns`, for files with other columns, has a section of its
-    own."""
+    Criteo's format, the others are MLPerf's own files. Files with other columns have the kind `columns`, whose
+    section [data] has other keys."""
     name: str
     """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
@@ -108,17 +108,17 @@ class DataSpec:
     one of them; raises ConfigError for parameters or sizes that this kind of data cannot have. None for data that is
     not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
-    """Function (data, split) that returns the best possible scores, and the labels, of a generated split's samples,
-    as the quality metric takes them: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64
-    [N, T]. None for other data."""
+    """Function that takes a generated dataset's definition and a split, and returns the best possible scores, and the
+    labels, of the split's samples: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64
+    [N, T]. None for data that is not generated."""
     prepare: Callable[..., Any] | None = None
     """Function that makes a dataset from a user's files for `data prepare`: takes (train_files, eval_files, data,
     folder) and the options of `prepare_files`, whose `PreparedDataset` it returns; None if data is not prepared."""
     is_in_memory: bool = False
     """Whether samples are made in memory, so that the dataset has no files."""
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
-    """Function that opens both splits of data in its owner's files or in memory, reading metadata only
-    (DatasetError); None for data in the store (a folder with a manifest)."""
+    """Function that opens both splits of data in its owner's files or in memory, reading metadata only; it raises
+    DatasetError if they cannot be opened. None for data in the store (a folder with a manifest)."""
     published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
     """Function that returns the MD5 that the owner of the data `data` publishes for each file, by file name; empty if
     none are published."""

@@ -27,8 +27,8 @@ Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
 class TableFileColumn(NamedTuple):
-    """Column of a file that describes embedding tables, by its valid cells: one of `words`, or a number from `least`
-    to `most`; without `words` and `least`, any text."""
+    """Valid cells of a column of a file that describes embedding tables: one of `words`, or a number from `least` to
+    `most`; any text if neither `words` nor `least` is given."""
 
     least: float | None = None
     most: float = 0.0
@@ -68,7 +68,7 @@ COLUMNS: Mapping[str, TableFileColumn] = {
     "precision": TableFileColumn(words=("fp32", "fp16", "int8", "int4")),
     "zipf_exponent": TableFileColumn(least=0, most=8, is_whole=False),
 }
-"""Columns that a file of embedding tables may have: the valid cells of each, by the column's name."""
+"""Columns that a file of embedding tables may have: a dict from a column's name to its valid cells."""
 _ALWAYS = ("name", "rows")
 
 
@@ -97,7 +97,8 @@ def read_tables(path: Path, needs: Collection[str] = ()) -> tuple[TableEntry, ..
     """Read the embedding tables that a .csv or .json file of at most 16 MiB describes, in the file's order.
 
     Name and rows are always required; `needs` names further COLUMNS that no table may leave empty. Raises
-    DatasetError (exit code 8) naming file and line, what was found, what was expected and what to do; OSError.
+    DatasetError (exit code 8) if the file is not valid: the message names file and line, what was found, what was
+    expected and what to do. Raises OSError if the file cannot be read.
     """
     if path.suffix not in FORMS:
         raise DatasetError(f"{path}: expected a file of tables, whose name ends in {' or '.join(FORMS)}.")
@@ -146,7 +147,7 @@ def _refuse_unknown(names: Iterable[str], place: str) -> None:
 
 
 def _read_csv(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the cells by column of each row of CSV; empty cells are left out."""
+    """Yield, for each row of CSV, the line number and a dict from column name to cell; empty cells are left out."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(rows, [])]

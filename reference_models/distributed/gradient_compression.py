@@ -59,8 +59,8 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Return a bucket's gradient averaged over ranks, of which each rank sends only the largest values (top-k).
-    Ranks' values are added in rank order, so that all ranks get the same bits."""
+    """Return a bucket's gradient averaged over ranks; each rank sends only the largest values of its own gradient
+    (top-k). Ranks' values are added in rank order, so that all ranks get the same bits."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)

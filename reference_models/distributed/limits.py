@@ -9,7 +9,8 @@ _CPU_COMM = ("fp32", "fp16", "int8")
 
 
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
-    """Raise ConfigError for settings that TorchRec, over several ranks, refuses, fails with, or silently replaces."""
+    """Raise ConfigError for settings that TorchRec does not support over several ranks: settings that it refuses,
+    fails with, or silently replaces."""
     if train.global_batch_size % num_ranks:
         raise ConfigError(
             f"train.global_batch_size is {train.global_batch_size}, which {num_ranks} ranks cannot share equally. "

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from reference_models.config.sections import PLAN
 
 OnProgress = Callable[[int, int], None]
-"""Type of functions that report a planner's progress, called with the number of tables examined, and that of all
-tables."""
+"""Type of functions that report a planner's progress: called with the number of tables examined so far and the number
+of all tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,10 +44,10 @@ def is_outside_devices(kernel: str) -> bool:
 
 
 def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
-    """Return a sharding as text: the requested one; or, if it is a plan, the tables by sharding type, such as
-    "table_wise: table_0, table_2".
+    """Return a sharding as text: the requested sharding or, if that is a plan, the tables of each sharding type, such
+    as "table_wise: table_0, table_2".
 
-    `types` has each table's sharding type by name.
+    `types` is a dict from each table's name to its sharding type.
     """
     if not sharding.startswith(PLAN):
         return sharding

@@ -1,4 +1,5 @@
-"""Generate a click log's samples: the same bytes whatever the number of samples made at a time and of threads.
+"""Generate a click log's samples. Their bytes depend neither on the number of samples made at a time nor on the
+number of threads.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
 """
@@ -28,8 +29,8 @@ _ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
 
 
 class ChunkMaker:
-    """Maker of up to `max_samples` samples of a click log at a time, for one thread, since it reuses its scratch
-    memory."""
+    """Maker of samples of a click log, up to `max_samples` at a time. Each thread needs a maker of its own, since a
+    maker reuses its scratch memory."""
 
     def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
         self.teacher, self.max_samples = teacher, max_samples
@@ -142,11 +143,11 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks that generate both splits of a click log, each a split and its first sample, and the function
-    that yields a task's samples.
+    """Return the tasks that generate both splits of a click log, and the function that yields a task's samples. A
+    task is a split and the number of its first sample.
 
     The function yields `chunk_samples` samples at a time; the data's bytes do not depend on this number. Raises
-    ConfigError for a definition that no click log can have.
+    ConfigError if the definition has sizes or parameters that a click log cannot have.
     """
     teacher, own = build_teacher(data), threading.local()
     task_samples = chunk_samples * _TASK_CHUNKS

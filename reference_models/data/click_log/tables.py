@@ -1,7 +1,8 @@
-"""Make lookup tables for generating click logs, from integers and IEEE additions, multiplications, divisions, roots.
+"""Make lookup tables for generating click logs. Only arithmetic on integers and IEEE additions, multiplications,
+divisions and square roots are used.
 
-IEEE 754 rounds these operations exactly, so the tables are the same on every machine; a libm's exp, log and
-pow are not. Sums run over integers, or in the fixed order that `np.add.accumulate` defines.
+IEEE 754 rounds these operations exactly, so the tables are the same on every machine; a libm's exp, log and pow are
+not. Sums run over integers, or in the fixed order that `np.add.accumulate` defines.
 """
 
 from functools import cache
@@ -15,8 +16,8 @@ QUANTILE_BITS = 12
 NUM_QUANTILES = 1 << QUANTILE_BITS
 THRESHOLD_BITS = 16
 ZIPF_STEPS_PER_ONE = 8
-"""Number of values that a Zipf exponent s may have per unit: s is a multiple of 1/8, so that k ** s needs only
-products and square roots."""
+"""Number of values that a Zipf exponent may have in an interval of length 1. Exponents s are multiples of 1/8, so
+that k ** s needs only products and square roots."""
 _LN_2 = 0.6931471805599453
 _MASS_ONE = float(1 << 40)
 
@@ -36,8 +37,8 @@ def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def logit_thresholds() -> NDArray[np.float32]:
     """Return rising thresholds of the click logit, float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
 
-    A label is 1 if its logit exceeds one of these thresholds, drawn at random: that has the probability
-    sigmoid(logit).
+    A label is 1 if its logit exceeds a threshold that is drawn at random from these. The probability of a label 1 is
+    then sigmoid(logit).
     """
     size = 1 << THRESHOLD_BITS
     index = np.arange(size, dtype=np.float64)
@@ -71,8 +72,8 @@ def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
 def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first id, and the number of ids, in each of 2**12 slices of equal probability: int64 [2**12] each.
 
-    `masses` are the ids' weights. Samples draw a slice, then one of its ids, all equally likely: for rare ids, many
-    to a slice, the probability falls in steps.
+    `masses` are the ids' weights. A sample draws a slice, then one of the slice's ids, all equally likely. Rare ids
+    are many to a slice, so that they are equally probable within a slice.
     """
     edges = np.add.accumulate(masses)
     total = int(edges[-1])

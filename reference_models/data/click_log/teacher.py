@@ -29,7 +29,7 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Least number of ids of a sparse feature that the pairing `matching` may pair with others: with fewer ids, the
+"""Least number of ids that a sparse feature must have to be in a pair, if pairing is `matching`. With fewer ids, the
 feature has too few latent classes for an interaction to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 

@@ -1,8 +1,9 @@
-"""Generate a sequence log's events: the same bytes whatever the number of users made at a time and of threads.
+"""Generate a sequence log's events. Their bytes depend neither on the number of users made at a time nor on the
+number of threads.
 
 A row of the dataset is an event: `labels` is 1 for a click, `dense` is the time (the number of the user's earlier
-events), `indices` are the item, the user and the item's artist. Rows are in order of time windows, within a window by
-user, and each user's in order of time. The evaluation split follows the training split.
+events), `indices` are the item, the user and the item's artist. Rows are sorted by time window, then by user, then by
+time. The evaluation split follows the training split.
 
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order; see
 `click_log.tables`.
@@ -125,8 +126,8 @@ def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
     """Return the tasks that generate both splits of a sequence log, each a range of `chunk_users` users, and the
     function that yields a task's events.
 
-    The data's bytes do not depend on `chunk_users`. Raises ConfigError for a definition that no sequence log can
-    have.
+    The data's bytes do not depend on `chunk_users`. Raises ConfigError if the definition has sizes or parameters that
+    a sequence log cannot have.
     """
     teacher = build_teacher(data)
 

@@ -80,8 +80,8 @@ class SequenceTeacher:
     items: NDArray[np.int64]
     """Item ids, sorted by latent class, within a class by falling popularity: int64 [n]."""
     first_item: NDArray[np.int64]
-    """Table for drawing an item of a latent class: its cumulative probability is cut into 2**12 equal slices, and
-    this is the index in `items` of each slice's first item, int64 [classes, 2**12]."""
+    """Table for drawing an item of a latent class: the first item of each of 2**12 equal slices of the class's
+    cumulative probability, as an index in `items`, int64 [classes, 2**12]."""
     num_items: NDArray[np.int64]
     """Number of items in each of the 2**12 equal slices into which a latent class's cumulative probability is cut:
     int64 [classes, 2**12]."""

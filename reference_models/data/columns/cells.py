@@ -16,7 +16,7 @@ BAD_TEXT = "\ufdd0"
 """Character that, with two hexadecimal digits after it, stands in text for a byte that is not UTF-8; valid text never
 has it (U+FDD0)."""
 WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 0}
-"""Label, 1 or 0, by word (in lower case) that a label's cell may hold."""
+"""Dict from each word (in lower case) that a label's cell may hold to the label, 1 or 0."""
 _NULLS = pa.array(NULLS)
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 BLANKS = " \t"
@@ -120,8 +120,9 @@ def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int
     """Return the times in a column of text in nanoseconds since 1970 [n], a mask [n] of cells that are no times, and
     whether the times name a time zone.
 
-    Times without a zone are compared as written, times with a zone as instants. `has_zone` says which of the two the
-    column must hold: a cell of the other kind is no time. With None the column's first time decides.
+    Times without a zone are compared as written, times with a zone as instants. `has_zone` states whether the
+    column's times have a zone; a time of the other kind counts as no time. If `has_zone` is None, the column's first
+    time decides.
     """
     column = compute.utf8_trim(column, BLANKS)
     if has_zone is None:

@@ -45,7 +45,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Times:
-    """Times of n rows as numbers that sort, int64 or float64 [n], whether they are dates rather than numbers, and
+    """Times of n rows as sortable numbers, int64 or float64 [n]; whether the times are dates rather than numbers; and
     whether the dates name a time zone."""
 
     values: NDArray[Any]
@@ -238,9 +238,9 @@ class ColumnBatch:
     def times_of(self, name: str, known: Times | None) -> Times:
         """Return the times of the batch's rows; rows without a time are left out.
 
-        Numbers stay as they are, dates and times become instants. `known`, the times of earlier rows, decides whether
-        text is read as numbers or as dates, and with which kind of zone; None for a file's first rows. Raises
-        DatasetError for a column of a type other than dates, times, numbers or text.
+        Numbers stay as they are, dates and times become instants. `known` are the times of earlier rows, None for a
+        file's first rows: text is read as numbers or as dates, and with or without a time zone, as in the earlier
+        rows. Raises DatasetError for a column of a type other than dates, times, numbers or text.
         """
         column = self._column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):

@@ -75,11 +75,11 @@ class ColumnFile:
     _num_rows: int = 0
     """Row number, counted from 1 in the file, of the last row that `number_rows` has numbered."""
     _wrong: list[tuple[int, str]] = field(default_factory=list)
-    """Row numbers of the rows of text left out (a wrong number of columns, no JSON object) that `take_wrong_rows` has
-    not returned yet, with the reasons."""
+    """Rows of text that were left out (a wrong number of columns, no JSON object) and that `take_wrong_rows` has not
+    returned yet: the row number and the reason of each."""
     _unpassed: list[int] = field(default_factory=list)
-    """Row numbers of rows of text that were left out (a wrong number of columns, no JSON object) after the last row
-    that `number_rows` has numbered."""
+    """Numbers of the rows of text that were left out (a wrong number of columns, no JSON object), if they come after
+    the last row that `number_rows` has numbered."""
     _source: SourceFile | None = None
     _text: TextSource | None = None
     _stream: Utf8Text | None = None
@@ -120,8 +120,8 @@ class ColumnFile:
         return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
-        """Return the numbers [num_rows] in the file of the next `num_rows` rows that were read and kept; the first
-        row after the header is 1."""
+        """Return the row numbers [num_rows], within the file, of the next `num_rows` rows that were read and kept;
+        the first row after the header has number 1."""
         first = self._num_rows + 1
         wrong = np.array(sorted(self._unpassed), np.int64)
         numbers = np.setdiff1d(np.arange(first, first + num_rows + len(wrong)), wrong)[:num_rows]
@@ -131,8 +131,8 @@ class ColumnFile:
         return numbers
 
     def take_wrong_rows(self, last: int | None = None) -> list[str]:
-        """Return, for rows up to number `last`, the reasons why they were left out (a wrong number of columns, no
-        JSON object); each reason is returned once."""
+        """Return the reasons why rows up to number `last` were left out (a wrong number of columns, no JSON object).
+        Reasons that an earlier call returned are not returned again."""
         taken, self._wrong = self._wrong, []
         return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
 
@@ -230,8 +230,9 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return the names of the Parquet columns of text to read dictionary-encoded: those that are so encoded in
-        the file, and nowhere delta-encoded. Raises DatasetError for a column with too many bytes in a row group."""
+        """Return the names of the text columns of a Parquet file that are to be read dictionary-encoded: columns that
+        the file has dictionary-encoded, and that are nowhere delta-encoded. Raises DatasetError for a column with too
+        many bytes in a row group."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta

@@ -64,16 +64,18 @@ _TYPES = ("token", "float", "token_seq", "float_seq")
 _FEW, _MANY = 50, 1000
 _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
-"""Least number for which a column of times is taken for dates such as 20260131, or for seconds since 1970."""
+"""Number from which on the largest number of a column shows that the column holds times: dates such as 20260131, or
+seconds since 1970. Only for columns with a usual name of times."""
 _LARGEST_NUMBER = 2**53
-"""Largest whole number that a column of amounts may hold: larger numbers, which doubles cannot represent, are ids."""
+"""Largest whole number that a column of amounts may hold. Larger numbers, which doubles cannot represent exactly, are
+taken for ids."""
 _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 """Template, for `str.format`, of the pattern of numbers with grouped digits; the arguments are the decimal mark and
 the mark between groups."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix of the reason of a malformed row that is counted among the rows already read, such as a row whose text is
-not UTF-8; a row that the reader left out itself is not."""
+"""Prefix that marks the reason of a malformed row, such as one whose text is not UTF-8, that is already counted among
+the rows read. Reasons of rows that the reader itself left out, and did not count, have no prefix."""
 _PLAIN = (".", "")
 """Default marks in numbers of text: "." before the fraction, none between thousands. Numbers of a label's column must
 have these marks."""
@@ -96,8 +98,8 @@ class Look:
     marks: tuple[str, str] = _PLAIN
     """Marks in the column's numbers: before the fraction, and between groups of digits."""
     odd: str = ""
-    """Description of the few cells, at most a tenth, that are no numbers, in a column that is therefore text; empty
-    for other columns."""
+    """Description of the cells that are no numbers, in a column of numbers with a few such cells (at most a tenth);
+    the column is then taken for text. Empty for other columns."""
 
     @property
     def values(self) -> pa.Array:
@@ -118,8 +120,8 @@ class Look:
 
 @dataclass(slots=True)
 class Guess:
-    """Guessed section [data] of a benchmark definition. `reasons` has the reason of each guess, by key of
-    [data.parameters] and, for lists of columns, by position in the list."""
+    """Guessed section [data] of a benchmark definition. `reasons` has the reason of each guess. Its keys are a key of
+    [data.parameters] and, if the value is a list of columns, a position in the list, else None."""
 
     data: dict[str, Any]
     num_rows: int
@@ -314,8 +316,8 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
 
 
 def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
-    """Return the error for a column that the user, or the column's name, declares the label, but that does not tell
-    two values apart."""
+    """Return the error for a label's column that does not distinguish two values. The column was named by the user,
+    or taken for the label because of its name."""
     if is_list(look.cells.type):
         return DatasetError(
             f"{path}: column {look.name!r} holds lists, expected one label a row. Name another column with --set "
@@ -411,7 +413,7 @@ def _is_soft(look: Look) -> bool:
 
 
 def _may_be_rare(look: Look, guess: Guess) -> bool:
-    """Return whether a column holds only 0 or only 1 in the first rows, of a file that has more rows."""
+    """Return whether a column holds only 0, or only 1, in the first rows, while the file has more rows than these."""
     return look.type == "number" and not guess.is_all and {*np.unique(_there(look))} in ({0.0}, {1.0})
 
 

@@ -20,8 +20,8 @@ from reference_models.process.errors import DatasetError
 _LOOKED_AT = 1000
 """Number of a JSON-lines file's first lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Maximum number of values (lines times columns) read from JSON lines at a time: bounds memory even for short lines
-that lack most of many columns."""
+"""Maximum number of values (lines times columns) read from JSON lines at a time. It bounds memory even if lines are
+short, with few of many columns each."""
 _MOST_LAYOUTS = 32
 """Maximum number of different orders of keys in a block of JSON lines; a block with more is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
@@ -136,8 +136,8 @@ class JsonLines:
 
 
 def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
-    """Yield successive pieces of a block, each of `num_lines` lines with their line feeds, the last of the remaining
-    lines."""
+    """Yield successive pieces of a block, each of `num_lines` lines with their line feeds; the last piece has the
+    lines that remain."""
     if block.count(b"\n") <= num_lines:
         yield block
         return
@@ -150,8 +150,8 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
     """Return where the values of the keys `names` begin and end in valid JSON lines, both [lines, names]; -1 if
     missing.
 
-    Returns None for lines that must be read one by one: with blanks around a line, many blanks in it, or a key twice,
-    or with many different orders of keys.
+    Returns None if the lines must be read one by one: if a line has blanks around it, many blanks within, or the same
+    key twice; or if the lines have many different orders of keys.
     """
     # Lengths stay: escaped characters are masked, so that every quote begins or ends a text.
     shown = block.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in block else block
@@ -194,7 +194,8 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
 
 
 def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
-    """Return the places of the commas between members of JSON lines, not those within strings, lists or objects."""
+    """Return the positions of the commas between members of JSON lines. Commas within strings, lists or objects are
+    left out."""
     folded = text | 0x20  # the two kinds of brackets alike
     is_mark = ((text == _COMMA) | (folded == _OPEN) | (folded == _CLOSE)) & ~_find_texts(text == _QUOTE)
     places = np.flatnonzero(is_mark)
@@ -208,11 +209,11 @@ def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
 
 
 def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the bytes within JSON strings, opening quotes included: those after an odd number of
-    quotes.
+    """Return a mask [n] of the bytes within JSON strings, opening quotes included: bytes up to which the number of
+    quotes is odd.
 
-    The parity of all earlier bits is computed for 64 bits at a time, as in simdjson (Langdale and Lemire, Parsing
-    Gigabytes of JSON per Second, 2019, section 3.1.1).
+    The parity of the number of quotes is computed for 64 bytes at a time, as in simdjson (Langdale and Lemire,
+    Parsing Gigabytes of JSON per Second, 2019, section 3.1.1).
     """
     packed = np.packbits(is_quote, bitorder="little")
     words = np.zeros(-(-len(packed) // 8), "<u8")
@@ -239,8 +240,9 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the JSON lines that have the first line's keys in the same order. `cells` are the places
-    where members begin, `lengths` the first line's lengths of keys, over which the bytes must be equal."""
+    """Return a mask [n] of the JSON lines that have the same keys as the first line, in the same order. `cells` are
+    the positions where each line's members begin, `lengths` the numbers of bytes of the first line's keys; a line is
+    alike if the bytes of its keys equal those of the first line."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -270,7 +272,10 @@ def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
     """Return an Arrow column for each column of JSON values, which lie between `starts` and `ends` [n, columns].
-    `lists` has the numbers of the columns in which lists were found, and gets those found in this block."""
+
+    `lists` has the numbers of the columns in which earlier blocks have lists; columns in which this block has lists
+    are added to it.
+    """
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])
     is_plain = ~((begins | 0x20) == _OPEN).any(axis=0)

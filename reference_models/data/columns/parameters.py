@@ -12,8 +12,8 @@ from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
 
 MAX_IDS = 1 << 16
-"""Maximum number of ids of a sample, over all category columns: each id takes memory in every row, even where cells
-have fewer."""
+"""Maximum number of ids of a sample, over all category columns. Every row takes memory for the `max_ids` of each
+column, even if its cells have fewer ids."""
 T = TypeVar("T")
 
 
@@ -74,9 +74,9 @@ class ColumnsParameters:
     + x), negative numbers as 0; or `standardised`: less the mean, divided by the standard deviation, of the training
     rows. Without dense features, samples have one number, which is 0."""
     sparse: Annotated[tuple[SparseColumn, ...], Meta(min_length=1)]
-    """Sparse features: a list of `{ column = "user", min_count = 1 }`, a table each. Values that are rarer in
-    training, or only in evaluation, share id 0; the others are numbered. `rows = 1000` instead hashes values to 1000
-    rows; `separator = "/", max_ids = 4` reads several ids in a cell."""
+    """Sparse features: a list of `{ column = "user", min_count = 1 }`, a table each. Values that occur fewer than
+    `min_count` times in training share id 0, as do values that occur only in evaluation; all others are numbered.
+    `rows = 1000` instead hashes values to 1000 rows; `separator = "/", max_ids = 4` reads several ids in a cell."""
     split: Literal["fraction", "time", "files"] = "fraction"
     """Choice of the evaluation rows: the last rows (`fraction`), the latest rows after sorting by time (`time`), or
     the rows of the files after --eval (`files`)."""
@@ -88,13 +88,15 @@ class ColumnsParameters:
     eval_from: str | Amount | None = None
     """First time of an evaluation row, instead of a fraction: a number, or a date or time as in the column `time`."""
     rows: PositiveCount | None = None
-    """Number of the files' first rows to use, malformed rows included, through all files; not with split `files`."""
+    """Number of rows to use, from the start of the files, malformed rows included; counted through all files. Not
+    with split `files`."""
     share: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    """Share, approximate, of the rows to use: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share`
-    times 2^64. The hash is of the row's number, counted through all files from 1, or of the cell of `share_by`."""
+    """Approximate share of the rows to use. A row is used if a hash is below `share` times 2^64: BLAKE2b to 64 bits,
+    little-endian, of the row's number, counted through all files from 1, or of the row's cell in the column
+    `share_by`."""
     share_by: str | None = None
-    """Name of a column, such as the user, whose value decides whether a row is in the `share`: all rows of a value
-    are, or none."""
+    """Name of a column, such as the user, whose value decides whether a row is in the `share`: of the rows with the
+    same value, either all or none are used."""
     delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
     """Delimiter of the columns of a text file, such as `"::"`."""
     names: tuple[str, ...] = ()

@@ -103,8 +103,8 @@ class _ColumnReader:
         self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
 
     def _choose(self, batch: ColumnBatch, share: float) -> NDArray[np.bool_]:
-        """Return a mask [n] of the batch's rows that the dataset uses: those whose hash is among the `share` of
-        smallest hashes."""
+        """Return a mask [n] of the batch's rows that the dataset uses: those whose hash, as a fraction of 2^64, is
+        below `share`."""
         column = self._parameters.share_by
         if column is None:
             hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
@@ -150,8 +150,8 @@ class _ColumnReader:
         return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield slices of batches, each of as many rows as have ids that fit in memory, if every cell of a category
-        column holds the column's `max_ids`."""
+        """Yield slices of the batches, so short that the ids of a slice fit in memory even if every cell of each
+        category column holds `max_ids` ids."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
@@ -205,8 +205,9 @@ class _ColumnReader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError for a
-        number where the rows have dates, for a date where they have numbers, and for a zone where they have none."""
+        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError if `given`
+        is a number and the rows have dates, or the reverse; or if `given` names a time zone and the rows' times have
+        none."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given

@@ -18,8 +18,8 @@ from reference_models.process.errors import DatasetError
 HEAD_BYTES = 1 << 20
 MAX_COLUMNS = 1 << 14
 DELIMITERS = ("\t", "::", "\x01", ",", ";", "|")
-"""Delimiters of columns that are tried if the definition names none; of delimiters that make equally many columns,
-the first is taken."""
+"""Delimiters of columns that are tried if the definition names none. If several delimiters make equally many columns,
+the first of these is taken."""
 _PLACEHOLDER = b"\x1f"
 """Byte that replaces a delimiter of several characters for pyarrow, which splits at one byte."""
 _SNIFFED_ROWS = 50
@@ -66,12 +66,12 @@ class TextForm:
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
-    """Detect the form of a text file of columns. A `delimiter` of None is detected, too; `names` are for files
-    without header.
+    """Detect the form of a text file of columns. The delimiter is detected if `delimiter` is None; `names` are the
+    columns' names in files without a header.
 
     A column without a name is named "": row names before the first column of the header, as R writes them, or an
-    empty column after the last one, made by a delimiter at the end of each row. Raises DatasetError, naming the form
-    and a command that converts it, for other than UTF-8 text.
+    empty column after the last one, made by a delimiter at the end of each row. Raises DatasetError if the file is
+    not UTF-8 text; the message names the file's form and a command that converts it.
     """
     with TextSource(path).opened() as file:
         head = _read_fully(file, HEAD_BYTES)
@@ -103,9 +103,13 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError if a text file's first line is no header (a name is a number or a time, unless the columns
-    may be numbered; or most names are values of later rows), or if the file's only column seems to be several columns
-    with another delimiter. A file that is read without a header, or has no rows, is not refused."""
+    """Raise DatasetError if a text file's first line is no header, or if the file's only column seems to be several
+    columns with another delimiter.
+
+    The first line is no header if most of its cells occur as values in later rows, or if a cell is a number or a
+    time; whole numbers are allowed if the columns may be numbered. A file that is read without a header, or has no
+    rows, is not refused.
+    """
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
         return
@@ -128,8 +132,8 @@ def refuse_headerless(path: Path, form: TextForm) -> None:
 
 
 def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
-    """Raise DatasetError if most cells of a file's only column hold blanks, and the first cell none of DELIMITERS:
-    the blanks are then probably delimiters, which must be named."""
+    """Raise DatasetError if most cells of a file's only column hold blanks, and the first cell holds none of
+    DELIMITERS. The blanks are then probably delimiters, which the user must name."""
     if 2 * sum(" " in cell.strip() for cell in cells) <= len(cells) or any(mark in cells[0] for mark in DELIMITERS):
         return
     shown = f"{path}: has one column, whose cells hold blanks, as in {show_cell(cells[0])}"
@@ -258,7 +262,7 @@ def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list
 
 def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return a header's names, with a column "" added if nearly all rows have one more cell than the header: at the
-    end if the rows' last cells are empty, else at the begin."""
+    end if the rows' last cells are empty, else at the beginning."""
     longer = [row for row in rows if len(row) == len(header) + 1]
     if not longer or len(longer) < _MOSTLY * len([row for row in rows if row]) or "" in header:
         return tuple(header)

@@ -80,7 +80,8 @@ class BinarySplit:
         return batch
 
     def read_into(self, start: int, stop: int, batch: Batch) -> None:
-        """Read the split's samples start to stop - 1 into a batch. Raises DatasetError for a label but 0 and 1."""
+        """Read the split's samples start to stop - 1 into a batch. Raises DatasetError for a label other than 0 and
+        1."""
         self._files.samples_read += max(0, stop - start)
         dense, indices, labels = batch.dense.numpy(), batch.indices.numpy(), batch.labels.numpy()
         for number, first in enumerate(self._starts[:-1]):

@@ -23,7 +23,7 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArrayPlace:
-    """Place of an array of `shape` and `dtype` in a file: `offset_bytes` after the begin of `path`."""
+    """Place of an array of `shape` and `dtype` in the file `path`: `offset_bytes` after the file's start."""
 
     path: Path
     member: str | None = None
@@ -66,8 +66,8 @@ def locate_npy(path: Path) -> ArrayPlace:
 
 
 def locate_npz(path: Path) -> dict[str, ArrayPlace]:
-    """Return the places of all arrays of an uncompressed .npz file, by the array's name without `.npy`. Raises
-    DatasetError for a file that is missing, damaged or compressed."""
+    """Return a dict from the name of each array of an uncompressed .npz file, without `.npy`, to the array's place.
+    Raises DatasetError if the file is missing, damaged or compressed."""
     with open_data(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -1,9 +1,9 @@
 """Look up the published MD5 digests of MLPerf's preprocessed Criteo 1TB files.
 
-`multi_hot_md5.csv` has those of dense.npy and labels.npy of each day, from
-md5sums_preprocessed_criteo_click_logs_dataset.txt, and of sparse_multi_hot.npz, from
+`multi_hot_md5.csv` has the digests of three files for each day. Those of dense.npy and labels.npy are from
+md5sums_preprocessed_criteo_click_logs_dataset.txt, those of sparse_multi_hot.npz from
 md5sums_MLPerf_v2_synthetic_multi_hot_sparse_dataset.txt, both in torchrec_dlrm of
-https://github.com/facebookresearch/dlrm at commit 090956ee. For the one-hot files none are known.
+https://github.com/facebookresearch/dlrm at commit 090956ee. For the one-hot files no digests are known.
 """
 
 import csv
@@ -17,8 +17,8 @@ _TRAIN_SAMPLES = 4_195_197_692
 
 
 def published_multi_hot(data: DataConfig) -> Mapping[str, str]:
-    """Return the published MD5, in hexadecimal digits, of MLPerf's multi-hot Criteo files by name; empty if `data` is
-    only a part of them."""
+    """Return a dict from the name of each of MLPerf's multi-hot Criteo files to its published MD5, in hexadecimal
+    digits; an empty dict if `data` is only a part of these files."""
     if data.train_samples != _TRAIN_SAMPLES:
         return {}
     text = resources.files(__package__).joinpath("multi_hot_md5.csv").read_text(encoding="utf-8")

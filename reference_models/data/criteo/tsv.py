@@ -128,9 +128,9 @@ class _CriteoReader:
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
     """Return the ranges of rows of the splits `train` and `eval`, counted through all files in order.
 
-    `days` and `last_file` follow facebookresearch/dlrm's data_utils.py: with `days`, all days have equal numbers of
-    rows, but for one more in the first days if rows remain; with `last_file`, the last file is the last day. The
-    first half of the last day, rounded up, is the "test" split that dlrm evaluates.
+    `days` and `last_file` follow facebookresearch/dlrm's data_utils.py. With `days`, all days have equal numbers of
+    rows; if the rows do not divide evenly, the first days have one row more. With `last_file`, the last file is the
+    last day. The first half of the last day, rounded up, is the "test" split that dlrm evaluates.
     """
     total = sum(file_rows)
     if parameters.split == "files":

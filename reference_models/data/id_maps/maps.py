@@ -10,8 +10,8 @@ from reference_models.data.id_maps.clusters import cluster
 
 IdMap = NDArray[np.int32]
 MIN_SEEN = 6
-"""Least number of occurrences of an id that is clustered: embeddings of rarer ids are hardly trained, so these are
-hashed."""
+"""Least number of times that an id must occur to be clustered. Rarer ids are hashed, since their embeddings are
+hardly trained."""
 _KNUTH = np.uint64(2_654_435_761)
 _WORD = np.uint64(0xFFFF_FFFF)
 
@@ -31,8 +31,8 @@ def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
     (quotient-remainder trick, Shi et al. 2019).
 
     The divisor is the least with which the rows for quotients and for remainders fit in the table, so that as few ids
-    as possible share a quotient. If none fits, ids are first hashed to as many numbers as there are pairs of one half
-    of the rows with the other, and ids of equal hashes share both rows.
+    as possible share a quotient. If no divisor fits, half of the rows are for quotients and half for remainders, and
+    ids are first hashed to as many numbers as there are pairs of such rows; ids of equal hashes then share both rows.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:

@@ -49,8 +49,9 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the columns of all maps one after another in one array; and, for each column of mapped ids, which
-        column of a sample's ids it maps, and where its map's column starts in that array."""
+        """Return all maps' columns, one after another, as one flat array; and two numbers for each column of mapped
+        ids: the column of a sample's ids that is mapped, and the position in the flat array where its map's column
+        starts."""
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."

@@ -1,4 +1,5 @@
-"""Generate patterns: the same bytes whatever the number of patterns made at a time and of threads.
+"""Generate patterns. Their bytes depend neither on the number of patterns made at a time nor on the number of
+threads.
 
 A pattern is an image of pixels that are 0 or 1, with the class of each task. Random bits come from integer hashing,
 without floating-point arithmetic; see `click_log.counter`.
@@ -66,9 +67,9 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     """Return the best possible score of each class of T tasks, float64 [N, T, K], and the true class, int64 [N, T],
     of all N patterns of a split.
 
-    A class's score is the number of the task's pixels that agree with the class's prototype less the number of those
-    that do not, or the same for the prototype's negative, whichever is larger. The class's log-likelihood is log cosh
-    of the score times a constant, plus a constant.
+    A class's score compares the task's pixels with the class's prototype: it is the absolute difference between the
+    number of pixels that agree and the number that do not, since a pattern may show the prototype's negative. The
+    class's log-likelihood is log cosh of the score times a constant, plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -86,8 +87,8 @@ def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
     """Return the tasks that generate both splits of a dataset of patterns, each of `chunk_samples` patterns, and the
     function that yields a task's patterns.
 
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError for a definition by which no
-    pattern can be drawn.
+    The data's bytes do not depend on `chunk_samples`. Raises ConfigError if the definition has sizes or parameters
+    that patterns cannot have.
     """
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}

@@ -1,9 +1,10 @@
 """Draw the teacher of generated patterns: a prototype of dark and bright pixels for each class of each task.
 
 A pattern is a square of pixels. Pixel (row, column) belongs to task (row + column) modulo the number of tasks, as a
-chessboard's squares do to its colours. Each task draws a class and shows its prototype on its pixels, or with equal
-probability the prototype's negative; then each pixel is flipped, dark to bright or back, with probability
-`flip_share`. The mean pattern of every class is therefore grey: classes differ only in second-order statistics.
+chessboard's squares do to its colours. For each task a class is drawn, and the task's pixels show the class's
+prototype or, with equal probability, the prototype's negative. Then each pixel is flipped, dark to bright or back,
+with probability `flip_share`. The mean pattern of every class is therefore grey: classes differ only in second-order
+statistics.
 """
 
 import math

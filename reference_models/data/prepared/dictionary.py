@@ -2,7 +2,8 @@
 
 Id 0 stands for values rarer than `min_count` in training, for values that only evaluation has, and for a value that
 marks empty cells; all others are numbered from 1 in the order of first appearance, as in facebookresearch/dlrm's
-data_utils.py. (That code also numbers values that only the evaluation day has, whose rows are never trained.)
+data_utils.py. (That code also numbers values that only the evaluation day has; their embedding rows are never
+trained.)
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 RARE_ID = 0
 BYTES_PER_VALUE = {"uint32": 84, "uint64": 122}
-"""Peak memory in bytes per distinct category value, by the values' type, while a dictionary is made; measured at
-8 million values."""
+"""Dict from the type of a column's category values to the peak memory, in bytes per distinct value, while a
+dictionary is made; measured at 8 million values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class ValueCounts:
         return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
-        """Return these counts with those of the next values of the column added; `first_row` is the index of the
-        first of them among all values of the column."""
+        """Return the sum of these counts and the counts of `column`, the column's next values. `first_row` is the
+        index of the first value of `column` among all values of the column."""
         values, codes = factorize(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")

@@ -1,5 +1,5 @@
 """Store dictionaries of category values, and means and deviations of dense features, with prepared data, so that
-other files can be encoded alike."""
+other files can be encoded in the same way as the training data."""
 
 import hashlib
 import math
@@ -30,8 +30,8 @@ _AGAIN = "Remove the folder and prepare the data again; its digest stays the sam
 
 @contextmanager
 def keeping(folder: Path, keeps: bool) -> Iterator[None]:
-    """Create the folder of dictionaries in a dataset's `folder` while inside, and remove it after an error; do
-    nothing if `keeps` is false, since the kind of data stores no dictionaries."""
+    """Create the folder of dictionaries in a dataset's `folder`, and remove it if an error is raised in the `with`
+    block. Do nothing if `keeps` is false, that is if the kind of data stores no dictionaries."""
     place = folder / FOLDER
     if not keeps:
         yield
@@ -57,8 +57,8 @@ def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
 
 
 def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
-    """Return the sha256 of each file of dictionaries, and of means and deviations, of a dataset by file name, for the
-    manifest.
+    """Return a dict, for the dataset's manifest, from file name to sha256: of each file of a dictionary, and of the
+    file of means and deviations.
 
     Dictionaries of other columns, left by a killed preparation of another definition, are removed. Any other files
     are neither listed nor touched.

@@ -72,7 +72,8 @@ class TextSource:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Yield the file's uncompressed text. Raises DatasetError with its name, also for errors while it is read."""
+        """Yield a stream of the file's uncompressed text. Raises DatasetError, naming the file, if it cannot be
+        opened or if reading from the stream fails."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
             begin = plain.peek(64)[:64]
             refuse_pointer(self.path, begin)
@@ -121,7 +122,7 @@ class TextSource:
 
     @property
     def num_read_bytes(self) -> int:
-        """Bytes of the text file read from disk so far; of a zip archive, all of its bytes."""
+        """Number of bytes of the text file read from disk so far; for a zip archive, the size of the archive."""
         return self.path.stat().st_size if self._is_archive else self._raw.num_bytes
 
     @property

@@ -22,13 +22,14 @@ _DIFFERENT = 0.2
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Weight, in rows, of all rows' share of positive labels, towards which a category value's own share is smoothed."""
+"""Number of rows with the mean share of positive labels that are added to each category value's rows, to smooth the
+value's own share."""
 
 
 @dataclass(slots=True)
 class ColumnLook:
     """Counts of a column's cells, each as a list [train, eval]. A cell of several ids is unknown if all of its ids
-    are."""
+    are unknown."""
 
     name: str
     kind: str
@@ -55,8 +56,8 @@ class ColumnLook:
             self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
 
     def shares(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Return `counts` [train, eval], numbers of the column's cells in the two splits, as shares of all its cells
-        there."""
+        """Return `counts` [train, eval], numbers of cells of the column, as shares of all of the column's cells in
+        the same split."""
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
@@ -115,8 +116,8 @@ def compare_positives(
     """Return a warning if training's and evaluation's shares of positive labels differ by more than a quarter of the
     larger share, and by more than chance; else an empty list.
 
-    Chance is three standard errors of the difference: of two proportions, with the variance of both splits' common
-    share; for soft labels of two means, with the labels' variance.
+    More than chance is more than three standard errors of the difference. Labels 0 and 1 have the variance p (1 - p),
+    where p is the share of positive labels of both splits together; soft labels have the variance in `soft`.
     """
     train, evaluation = positives["train"], positives["eval"]
     num_train, num_eval = num_samples["train"], num_samples["eval"]
@@ -161,8 +162,8 @@ def auc_of_number(values: NDArray[np.float64], labels: NDArray[Any]) -> float | 
 
 @dataclass(slots=True)
 class ValueRates:
-    """Number of training rows, and sum of their labels, by category id, from which a category column's ROC AUC in
-    evaluation is computed."""
+    """Number of training rows of each category id, and the sum of these rows' labels, from which a category column's
+    ROC AUC in evaluation is computed."""
 
     num_embeddings: int
     num_wanted: int = MOST_ROWS
@@ -173,7 +174,7 @@ class ValueRates:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
     def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
-        """Add training rows, with ids and labels, to the sums by id, up to MOST_ROWS rows in all."""
+        """Add training rows to the number of rows and the sum of labels of their ids, up to MOST_ROWS rows in all."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)

@@ -39,9 +39,9 @@ def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
 
 
 def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield the number of the sorted run that each row of the merged order comes from, in pieces of any length.
+    """Yield, in pieces of any length, the number of the sorted run that each row of the merged order comes from.
 
-    `read` returns the sort keys of rows; `buffer_rows` are read of each run at a time.
+    `read` returns the sort keys of rows; `buffer_rows` rows of each run are read at a time.
     """
     buffers = [read(run.start, min(run.start + buffer_rows, run.stop)) for run in runs]
     nexts = [run.start + len(buffer) for run, buffer in zip(runs, buffers, strict=True)]

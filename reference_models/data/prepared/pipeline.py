@@ -93,8 +93,9 @@ class Feature:
 class FileRows:
     """Well-formed rows of a file: labels, dense features and category values.
 
-    `labels` are uint8 [n], float32 if soft, `dense` [n, num_dense], each category column's values [n] or [n, width].
-    `malformed` has the first malformed rows, which were left out, as 'PLACE: REASON' without the file's name.
+    `labels` is uint8 [n], or float32 if labels are soft; `dense` is [n, num_dense]; `categories` has an array [n] or
+    [n, width] for each category column. `malformed` has the first malformed rows, which were left out, as 'PLACE:
+    REASON' without the file's name.
     """
 
     labels: NDArray[np.uint8] | NDArray[np.float32]
@@ -398,8 +399,8 @@ def _refuse_other_sizes(file: Path, data: DataConfig, num_embeddings: tuple[int,
 
 
 def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of successive pieces of `rows`, each of `num_rows` rows, the last of the remaining
-    rows."""
+    """Yield start and stop of successive pieces of `rows`, each of `num_rows` rows; the last piece has the rows that
+    remain."""
     return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
@@ -460,7 +461,7 @@ def _has_dictionaries(folder: Path, reader: Reader, found: SpoolProgress) -> boo
 
 @dataclass(slots=True)
 class _Recorder:
-    """Recorder of a preparation's progress on disk, whenever _KEPT_BYTES more have been processed."""
+    """Recorder that writes a preparation's progress to disk whenever _KEPT_BYTES more have been processed."""
 
     spool: Spool
     kept: SpoolProgress
@@ -477,8 +478,7 @@ class _Recorder:
     def finish_parsing(self) -> None:
         """Note that all rows are parsed and in their final order.
 
-        If no progress is on disk, since sorting removed it, the bytes of all rows count as processed since it was
-        written last.
+        Sorting removes the progress from disk. The bytes of all rows then count as processed, but not yet recorded.
         """
         if not self.kept.is_parsed:
             self.kept.is_parsed = True
@@ -491,7 +491,8 @@ class _Recorder:
         self._add(num_bytes)
 
     def forget(self) -> None:
-        """Remove the preparation's progress from disk, which does not hold while rows are sorted in place."""
+        """Remove the preparation's progress from disk: while rows are sorted in place, a preparation cannot be
+        continued."""
         self.spool.forget()
 
     def _add(self, num_bytes: int) -> None:
@@ -676,8 +677,8 @@ def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, 
 
 @dataclass(frozen=True, slots=True)
 class HashedIds:
-    """Encoding of category values, which are hashes, as ids without a dictionary: values modulo (table rows - 1),
-    plus 1."""
+    """Encoding of category values as ids without a dictionary. The values are hashes; an id is the hash modulo (table
+    rows - 1), plus 1."""
 
     num_embeddings: int
     missing: int | None

@@ -1,8 +1,8 @@
 """Store the progress of a preparation beside its spool (parsed rows on disk), so that it can be continued if it is
 killed.
 
-Progress is written after files were parsed and columns were numbered, once the spool is synced to disk. Only a
-preparation of the same files (path, size, time of change) and definition uses it.
+Progress is written after files are parsed, and after category columns are replaced by ids, once the spool is synced
+to disk. Only a preparation of the same files (path, size, time of change) and definition uses it.
 """
 
 import json
@@ -28,14 +28,14 @@ _MAX_BYTES = 1 << 28
 
 @dataclass(kw_only=True, slots=True)
 class SpoolProgress:
-    """Progress of a preparation of files. `asked` is the digest of the files and of the definition, by which a later
-    preparation knows that the progress is its own."""
+    """Progress of a preparation of files. `asked` is the digest of the files and of the definition; a later
+    preparation with the same digest may continue from this progress."""
 
     asked: str
     num_rows: int = 0
     """Number of parsed rows, which each column on disk has."""
     columns: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """Name of the file, NumPy type and values per row of each column of parsed rows, by the column's name."""
+    """Dict from the name of each column of parsed rows to its file's name, NumPy type and values per row."""
     is_parsed: bool = False
     """Whether all of the user's files are parsed, and rows are in their final order."""
     tally: dict[str, Any] = field(default_factory=dict)

@@ -32,8 +32,9 @@ class SpoolColumn:
 class Spool:
     """Columns of parsed rows in files of `folder`/.spool, which is removed at the end, unless the process is killed.
 
-    `kept` are the columns of a killed preparation, as (file, format) by name, with `num_rows` rows each. Without
-    `kept`, an older spool is removed first. Raises OSError, or ValueError for a file that is shorter than recorded.
+    `kept` is a dict from the name of each column that a killed preparation left to its file and format; these columns
+    have `num_rows` rows each. Without `kept`, an older spool is removed first. Raises OSError, and ValueError if a
+    file is shorter than recorded.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Spool:
 
     @property
     def files(self) -> dict[str, tuple[str, str, int]]:
-        """Name of the file, NumPy type and values per row of each column of parsed rows, by the column's name."""
+        """Dict from the name of each column of parsed rows to its file's name, NumPy type and values per row."""
         return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
 
     @property

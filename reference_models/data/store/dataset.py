@@ -102,12 +102,12 @@ class Batch:
         )
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first id outside its table, or the first label that is not 0 or 1 (soft: not
-        from 0 to 1).
+        """Raise DatasetError for the first id outside its table, or the first label that is not 0 or 1 (for soft
+        labels: not from 0 to 1).
 
         `place` names the split in messages, `start` is the number of the batch's first sample. Ids need one
-        comparison, since negative numbers are large as unsigned ones. Dense values need no check: if they are not
-        finite, so is a loss or a score.
+        comparison, since negative numbers are large as unsigned ones. Dense values need no check: a dense value that
+        is not finite makes a loss or a score that is not finite.
         """
         import numpy as np
 
@@ -144,8 +144,8 @@ class ImageBatch:
 
     @classmethod
     def synthetic(cls, split: ClickDataset, num_classes: Sequence[int], batch_size: int) -> "ImageBatch":
-        """Return a synthetic batch of images, with the split's numbers of pixels and tasks; classes count up through
-        those of each task."""
+        """Return a synthetic batch of images, with the split's numbers of pixels and tasks. The classes of successive
+        images count up through all classes of a task."""
         batch = Batch.synthetic(split, num_classes, batch_size)
         return cls(batch.dense, batch.indices)
 
@@ -184,6 +184,6 @@ class OpenedDataset:
     eval: ClickDataset
     dataset_sha256: str | None
     files: Mapping[str, int]
-    """Sizes in bytes of the data files by path, for clearing their page cache."""
+    """Dict from the path of each data file to its size in bytes; used to clear the files' page cache."""
     read_files: ReadFiles = field(default_factory=ReadFiles)
     """Files that are open to read both splits, kept to verify after a run which bytes were read."""

@@ -37,8 +37,8 @@ class Layout:
     """Layout of a kind of data: the arrays that a split has in files, and the class of batches."""
 
     batch: Any
-    """Class of batches: it has the arrays' members, and `ids`, `empty`, `synthetic` and `check` as `ImageBatch` has
-    them."""
+    """Class of batches. It has the members that `arrays` name, and the members `ids`, `empty`, `synthetic` and
+    `check`, which are defined as in `ImageBatch`."""
     arrays: tuple[Array, ...]
 
     @property

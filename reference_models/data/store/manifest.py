@@ -18,8 +18,8 @@ SOFT_LABELS = "soft_labels"
 """Key in a dataset's manifest whose value is the statistics of soft labels (shares from 0 to 1); absent for other
 labels."""
 KEPT = "dictionaries"
-"""Name of the folder of dictionaries, which encode other files' values, and of the key in a dataset's manifest whose
-value is the sha256 of each file in that folder."""
+"""Name of a dataset's folder of dictionaries, with which other files can be encoded. The key of the same name in the
+dataset's manifest has the sha256 of each file in that folder."""
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
 _KEPT_FILE = re.compile(r"[a-z0-9]{1,16}\.npy")
@@ -46,7 +46,7 @@ def _hash_file(path: Path, digest: "hashlib._Hash", on_bytes: Callable[[int], No
 
 
 def digest_of_files(files: Mapping[str, str]) -> str:
-    """Return the sha256 of a dataset from the sha256 of its files by name."""
+    """Return the sha256 of a dataset; `files` is a dict from the name of each of its files to the file's sha256."""
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 

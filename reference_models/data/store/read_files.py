@@ -1,8 +1,8 @@
 """Hold the files that a dataset's reader has open, to verify after a run which bytes were read.
 
-A reader opens its files by this module and maps the open files. A file that takes the place of an open one later is
-not examined after the run; a file that is changed while it is open gets another ctime, which no call can reset, as
-utime resets mtime.
+A reader opens its files by this module and maps the open files. If another file takes the place of an open file
+later, the new file is not examined after the run. A file that is changed while it is open gets another ctime; unlike
+mtime, which utime resets, ctime cannot be reset by any call.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadFile:
-    """State of a data file when the reader opened it, and again when its bytes were hashed after a run; `hashed` and
-    `sha256` are None before."""
+    """State of a data file when the reader opened it, and when its bytes were hashed after a run. `hashed` and
+    `sha256` are None until the file is hashed."""
 
     name: str
     opened: FileState

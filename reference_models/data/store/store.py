@@ -1,9 +1,9 @@
 """Write, open and verify datasets in the store: arrays in files that are read by memory maps.
 
-A dataset is a folder: `manifest.json` and, per split, a file for each array of its `Layout`; of clicks these are
-`<split>_labels.npy` uint8 [N], float32 of soft labels, `<split>_dense.npy` float32 [N, num_dense],
-`<split>_indices.npy` int32 [N, sum(multi_hot)]. The manifest is written last, by one rename, so a folder
-without it is unfinished.
+A dataset is a folder with `manifest.json` and, per split, a file for each array of its `Layout`. Clicks have the
+files `<split>_labels.npy` uint8 [N] (float32 if labels are soft), `<split>_dense.npy` float32 [N, num_dense] and
+`<split>_indices.npy` int32 [N, sum(multi_hot)]. The manifest is written last, by one rename, so a folder without it
+is unfinished.
 """
 
 import errno
@@ -39,8 +39,8 @@ _VERIFY_SAMPLES = 1 << 16
 
 
 class Rows(Protocol):
-    """Consecutive samples to write, with an attribute for the `member` of each array of the layout of their kind of
-    data."""
+    """Consecutive samples to write. Each array that the layout of their kind of data names as a `member` is an
+    attribute."""
 
     def __len__(self) -> int: ...
 
@@ -79,7 +79,7 @@ class SplitWriter:
     def write(self, start: int, rows: Rows) -> None:
         """Write `rows` as the split's samples start, start + 1, ... Raises ValueError if they do not fit the split.
 
-        An array for which the layout names no member of `rows` stays zero, as in a new file.
+        Arrays of the layout whose `member` is None are not written: they stay zero, as in a new file.
         """
         if start < 0 or start + len(rows) > self.num_samples:
             raise ValueError(f"samples {start} to {start + len(rows)} of a split of {self.num_samples}")
@@ -139,8 +139,8 @@ class _ArrayFile:
 
 @contextmanager
 def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
-    """Yield a dataset's folder, created, and without a manifest; remove the dataset's files of arrays if an error is
-    raised inside.
+    """Create a dataset's folder, remove its manifest, and yield the folder. If an error is raised in the `with`
+    block, the dataset's files are removed.
 
     A killed process leaves arrays without a manifest: an unfinished dataset, made anew the next time.
     """
@@ -158,7 +158,7 @@ def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
 def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Check all files' sha256 and every value of a dataset (such as ids, labels 0 or 1), and return its manifest.
 
-    DatasetError names the first wrong file, and sample. `on_bytes` gets the number of bytes just hashed.
+    Raises DatasetError that names the first wrong file and sample. `on_bytes` gets the number of bytes just hashed.
     """
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
@@ -211,7 +211,7 @@ class StoreSplit:
                 np.copyto(getattr(batch, array.member).numpy(), arrays[array.file][start:stop])
 
     def check_samples(self) -> None:
-        """Check every value of the split's arrays. DatasetError names the first invalid value."""
+        """Check every value of the split's arrays. Raises DatasetError that names the first invalid value."""
         arrays = self._mapped()
         for start in range(0, self.num_samples, _VERIFY_SAMPLES):
             for array in self._layout.arrays:

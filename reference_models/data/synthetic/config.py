@@ -12,7 +12,7 @@ from reference_models.config.sections import NUM_CRITEO_DENSE, DataConfig
 from reference_models.process.errors import ConfigError
 
 SYNTHETIC_KINDS = ("made_up", "synthetic")
-"""Values of data.kind that mean synthetic data: digests and records use the first, definitions may use either."""
+"""Values of data.kind that mean synthetic data. Digests and records use the first; definitions may use either."""
 ZIPF_EXPONENT = 1.05
 """Default exponent of Zipf's law by which ids of synthetic data are drawn; 0 draws ids uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
@@ -54,8 +54,8 @@ class SyntheticSection:
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
     """Zipf exponent of the ids: an id's probability is proportional to rank ** -exponent; 0 is uniform."""
     labels: Literal["coin_flips", "planted"] = "coin_flips"
-    """Labels: random (`coin_flips`), or drawn from a hidden logistic model of dense features and ids (`planted`), so
-    that the models that `serve` trains have a quality."""
+    """Labels: random (`coin_flips`), or drawn from a hidden logistic model of dense features and ids (`planted`).
+    With `planted`, models that `serve` trains can rank better than chance."""
 
 
 def has_signal(data: DataConfig) -> bool:

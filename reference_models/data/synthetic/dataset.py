@@ -2,7 +2,7 @@
 
 Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few rows
 are read most of the time, as in real click logs, but hot rows are not neighbours. Labels are random, or drawn from a
-planted logistic model, in which ids, by classes, have larger effects than dense features.
+planted logistic model, in which ids have larger effects than dense features.
 """
 
 import math
@@ -86,10 +86,10 @@ def compute_planted_logits(
     """Return the click logits [N], by the hidden model of `seed`, of N samples with dense features `dense` [N,
     num_dense] and ids `indices` [N, sum(multi_hot)].
 
-    Weights of dense features differ only in sign, those of ids are one of 4096 per table; the dense part of the logit
-    has a standard deviation of about 0.5, the ids' part of about 1.4, so that the best model has an AUC of about 0.8.
-    Ids have the larger effect: hot ids are learned within few steps, and a model of any shape then ranks better than
-    chance.
+    The weights of dense features differ only in sign. Each table has 4096 random weights, and an id has the one at
+    its number modulo 4096. The dense part of the logit has a standard deviation of about 0.5, the ids' part of about
+    1.4, so that the best model has an AUC of about 0.8. Ids have the larger effect: hot ids are learned within few
+    steps, and a model of any shape then ranks better than chance.
     """
     teacher = np.random.default_rng((seed, _TEACHER_STREAM))
     weights = teacher.choice((-1.0, 1.0), dense.shape[1])

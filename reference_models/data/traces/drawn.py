@@ -17,12 +17,12 @@ def count_lookups(tables: Sequence[TableEntry], items: int) -> float:
 
 
 def draw_lookups(tables: Sequence[TableEntry], num_queries: int, items: int, seed: int) -> AccessTrace:
-    """Draw the embedding lookups of `num_queries` queries, each of `items` samples: the candidate items that it ranks
-    for a user. Tables looked up for the user are looked up only by a query's first sample.
+    """Draw the embedding lookups of `num_queries` queries. A query has `items` samples: the candidate items that it
+    ranks for a user. Tables looked up for the user are looked up only by a query's first sample.
 
     A bag (a sample's lookups in a table) has as many lookups as the table's pooling; a fractional pooling is rounded
-    up or down at random, so that the mean is right. Rows are drawn independently, by a power law with the table's
-    exponent (if the table has none, with that of synthetic data), and scattered over the table.
+    up or down at random, so that the mean is right. Rows are drawn independently by a power law, and scattered over
+    the table. The exponent is the table's own; a table without one gets the default exponent of synthetic data.
     """
     generator, num_samples = np.random.default_rng(seed), num_queries * items
     indices, lengths = list[Ids](), list[Ids]()

@@ -22,8 +22,8 @@ _COPIES = 4
 """Number of copies of a file's lookups that are in memory at once: the unpacked file, its bytes, its tensors, and the
 trace."""
 _MOST_BLOCKS = 1 << 20
-"""Maximum number of blocks into which `expect_touched` groups a table's rows, those of nearly equal access
-probability in one block."""
+"""Maximum number of blocks into which `expect_touched` groups a table's rows. The rows of a block have nearly equal
+access probabilities."""
 _MAX_PROFILE_BYTES = 16 << 20
 """Maximum size in bytes of a reuse-profile file: that is some two million rows, which dlrm writes as one line."""
 
@@ -47,8 +47,9 @@ def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[floa
     """Return mean and standard deviation of the number of distinct rows of a table that `num_draws` power-law lookups
     touch.
 
-    Lookups are drawn as for synthetic data. The expectation is the sum over rows of 1 - (1 - p)^n, where p is the
-    share of the power law between a rank and the next, in blocks of nearly equal p where there are many rows.
+    Lookups are drawn as for synthetic data. The mean is the sum over rows of 1 - (1 - p)^n for n lookups, where p,
+    the row's probability, is the share of the power law's integral between the row's rank and the next. In a table of
+    many rows, neighbouring ranks with nearly equal p are computed as one block.
     """
     places = np.arange(1.0, num_rows + 2.0) if num_rows <= _MOST_BLOCKS else _find_blocks(num_rows)
     law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
@@ -65,9 +66,9 @@ def _find_blocks(num_rows: int) -> NDArray[np.float64]:
 def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
 
-    Numbers of rows are lower bounds, the highest index plus one: the files give no others. Raises DatasetError where
-    the file is of another form, holds anything but tensors, or offsets do not fit; MemoryError where it takes more
-    than `available_bytes`.
+    Numbers of rows are lower bounds, the highest index plus one: the files give no others. Raises DatasetError if the
+    file has another form, holds anything but tensors, or has offsets that do not fit; MemoryError if reading it takes
+    more than `available_bytes`.
     """
     with open_regular(path, follows=True) as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
@@ -149,8 +150,9 @@ def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64
     """Read a reuse profile in the format of dlrm's --data-trace-file, three lines: rows, stack distances, and the
     distances' cumulative shares of lookups.
 
-    Distance 0 is the first lookup of a row, d that of the d-th row from the top of an LRU stack. Returns (number of
-    rows, distances, shares). Raises DatasetError naming the line, or for a file of more than 16 MiB.
+    A lookup has distance 0 if it is the first of its row, and distance d if its row is the d-th from the top of an
+    LRU stack. Returns (number of rows, distances, shares). Raises DatasetError naming the line, or for a file of more
+    than 16 MiB.
     """
     lines = read_regular(path, _MAX_PROFILE_BYTES, follows=True).decode("utf-8", errors="replace").splitlines()[:4]
     try:

@@ -33,8 +33,8 @@ class StackDistances:
     def update(self, keys: Ids, weights: Floats) -> Floats:
         """Return the stack distances of the next row accesses [N], infinite where a row is accessed the first time.
 
-        `weights` [N] is the number of rows that each accessed row stands for in a sample, equal for equal keys.
-        Without sampling weights are 1, and distances are whole numbers.
+        `weights` [N] is the number of rows that each accessed row stands for in a sample; accesses with equal keys
+        have equal weights. Without sampling all weights are 1, and distances are whole numbers.
         """
         parts = range(0, len(keys), CHUNK)
         found = [self._update(keys[at : at + CHUNK], weights[at : at + CHUNK]) for at in parts]
@@ -94,8 +94,8 @@ class MissRatioCurve:
     """Stack distances that occur in the trace, rising [D]: in rows; or, where row sizes differ, in a unit of bytes
     that divides all of them."""
     hits: Floats
-    """Number of lookups that hit an LRU cache, by the cache's size [D + 1]: entry i is for sizes above the first i of
-    `distances`, and not above the next."""
+    """Number of lookups that hit an LRU cache [D + 1]. Entry i is for caches whose size is above exactly i of the D
+    `distances`."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
         """Return the number of accesses that miss an LRU cache of each size in `num_rows`, which is in the unit of
@@ -128,7 +128,7 @@ class TracedRows(NamedTuple):
 
 
 class RowSample(NamedTuple):
-    """Sample of a trace's rows, as two weights of each row [rows], which are 0 for rows outside the sample."""
+    """Sample of a trace's rows, as two weights of each row [rows]. Both weights are 0 for rows outside the sample."""
 
     rows: Floats
     """Number of the trace's rows that each sampled row stands for [rows]; the sum is the number of all rows."""
@@ -170,11 +170,11 @@ def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or from a sample, for which keys are row
-    numbers as `find_rows` gives them.
+    """Measure the LRU miss-ratio curve of a stream of row keys, exactly or from a `sample`. With a sample, keys must
+    be row numbers as `find_rows` gives them.
 
-    All rows have one size, unless `units_of` returns the sizes of keys' rows in some unit: cache sizes are then in
-    that unit, and a lookup hits where its row fits in the cache together with the other rows looked up since its last
+    All rows have one size, unless `units_of` returns the size of each key's row in some unit; cache sizes are then in
+    that unit. A lookup hits if its row fits in the cache together with the other rows looked up since the row's last
     lookup.
     """
     stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))

@@ -82,12 +82,12 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_long_list(file: BinaryIO) -> int:
-    """Return a torch archive's size in bytes. Raises ValueError for an end of file that torch does not write, or a
-    list of files that is too long.
+    """Return a torch archive's size in bytes. Raises ValueError if the file does not end as torch writes archives, or
+    if the archive's list of files is too long.
 
-    A zip archive ends in a record of 22 bytes, which states how many bytes its list of files has. In archives of more
-    than 4 GiB, and in all of torch's, a record of 56 bytes and a locator of 20 bytes stand before it; then the record
-    of 56 bytes states the number that counts (PKWARE's APPNOTE.TXT, 4.3).
+    A zip archive ends in a record of 22 bytes, which states how many bytes its list of files has. Archives of more
+    than 4 GiB, and all of torch's, also have a record of 56 bytes and a locator of 20 bytes before it; the number in
+    the record of 56 bytes is then the one that counts (PKWARE's APPNOTE.TXT, 4.3).
     """
     num_bytes = file.seek(0, io.SEEK_END)
     file.seek(max(0, num_bytes - 98))
