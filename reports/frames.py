@@ -37,14 +37,14 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frames:
-    """Data frames of the results found at some paths. Units are in column names, or in the column `unit`; a missing
+    """Data frames of the results found at some paths. Units are in column names, or in the column `unit`. A missing
     value is pandas' missing value, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
-    per place at which a rule is broken, `measurements` per process of a measurement such as throughput. `details` are
-    the tables of single kinds of measurement by name; each is also an attribute of that name. Dtypes never depend on
-    the data, also without rows. `problems` are sentences about files that could not be used, and about result
-    directories of MLPerf's other benchmarks, which have no row.
+    per place at which a rule is broken, `measurements` per process of a measurement such as throughput. `details`
+    maps names to tables of a single kind of measurement; each table is also an attribute of that name. Dtypes do not
+    depend on the data, even without rows. `problems` are sentences about files that could not be used, and about
+    result directories of MLPerf's other benchmarks, which have no row.
     """
 
     sets: pd.DataFrame
@@ -95,8 +95,8 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
 
 
 def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
-    """Read every measurement that can be read, kind by kind (runs that train to a target quality are not
-    measurements); a measurement to which several paths lead is read once. Damage found in files is added to
+    """Read every measurement that can be read, kind by kind; runs that train to a target quality are not
+    measurements. If several paths lead to a measurement, it is read once. Damage found in files is added to
     `problems`."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
@@ -110,12 +110,12 @@ def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> lis
 def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Compare each result of `news` with the baseline `base`: a data frame with a row per compared quantity (such as
-    the time to train or the throughput), with ratio or difference, interval and verdict.
+    """Compare each result of `news` with the baseline `base`. Return a data frame with a row per compared quantity
+    (such as the time to train or the throughput), with ratio or difference, interval and verdict.
 
     `min_effect` is the smallest difference of interest, by default 0.03 for times and 0.001 for AUC. Raises
-    InputError where a path holds no results, `base` several sets, or one of `news` is of another benchmark, target,
-    dataset or division.
+    InputError if a path holds no results, if `base` holds several sets, or if one of `news` has another benchmark,
+    target, dataset or division than `base`.
     """
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
     context = context_of([first, *others])

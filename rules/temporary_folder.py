@@ -1,5 +1,4 @@
-"""Make temporary folders that are removed after use, or by the next command where the process that made them was
-killed."""
+"""Make temporary folders that are removed after use. If a process was killed, the next command removes its folder."""
 
 import fcntl
 import os
@@ -15,11 +14,11 @@ _NAME, _LOCK, _FILES = "dlrmbench-", "lock", "files"
 
 @contextmanager
 def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield an empty temporary folder in TMPDIR, or a hidden one in the folder `parent`, and remove it afterwards as
-    far as possible.
+    """Yield an empty temporary folder in TMPDIR, or a hidden one in the folder `parent`. Afterwards remove it, as far
+    as possible.
 
-    The process holds a lock file beside the temporary folder while it lives: folders whose lock no process holds were
-    left by a killed process, and are removed first. Raises OSError where no folder can be made.
+    The process holds a lock file beside the temporary folder while it lives. Folders whose lock no process holds were
+    left by killed processes, and are removed first. Raises OSError if no folder can be made.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     prefix = _NAME if parent is None else f".{_NAME}"
@@ -39,7 +38,7 @@ def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
 
 def _hold(path: Path) -> int:
     """Make a lock file and lock it, to show that its temporary folder is in use; return its descriptor. Raises
-    FileNotFoundError where another process removes it meanwhile."""
+    FileNotFoundError if another process removes the file before it is locked."""
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

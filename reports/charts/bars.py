@@ -1,8 +1,8 @@
 """Draws charts of stacked horizontal bars: the time of each run, the phases of one training step, and one cost per
 row, such as the time per step under each sharding of embedding tables.
 
-The time of a run is split into training, evaluation and other, as far as the run's log separates them; the time of a
-phase into the time that it would take at its roofline ceiling, and the time beyond it.
+The time of a run is split into training, evaluation and everything else, as far as the run's log separates them. The
+time of a phase is split into the time that it would take at its roofline ceiling, and the time beyond that.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
 def cost_figure(
     bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw a bar for each cost, such as the time per step under one sharding of embedding tables. The axis, named
-    `axis`, shows bar lengths times `scale`; `bound` is an optional vertical line, given by its position in the unit
-    of the bar lengths and its words in the legend."""
+    """Draw a bar for each cost, such as the time per step under one sharding of embedding tables. `axis` is the name
+    of the axis, which shows bar lengths times `scale`. `bound` is an optional vertical line: its position, in the
+    unit of the bar lengths, and its words in the legend."""
     keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
     at = None if bound is None else bound[0]
     return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)

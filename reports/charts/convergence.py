@@ -26,12 +26,12 @@ def convergence_figure(
     same_as: str | None = None,
     **caption: Unpack[figure.Caption],
 ) -> figure.Figure:
-    """Draw one line per run: the quality `metric`, such as 'ROC AUC', over the epochs, time or samples that `x_name`
-    names.
+    """Draw one line per run: the quality `metric`, such as 'ROC AUC', over epochs, time or samples; `x_name` says
+    which.
 
     Where several configurations are drawn, `names` maps the colour number of each to its name. `same_as` is the id of
-    another figure on the page whose curves lie at the same pixels and are then reused: a chart over epochs and one
-    over samples differ only in the numbers on the x axis.
+    another figure on the page whose curves lie at the same pixels; its curves are then reused. For example, a chart
+    over epochs and one over samples differ only in the numbers on the x axis.
     """
     fates = {line.fate for line in lines}
     keys = figure.curve_keys(names)
@@ -59,8 +59,8 @@ def _panel(lines: Sequence[Curve], target: float | None, every: Sequence[Curve],
 
 
 def visible_quality(lines: Sequence[Curve], target: float | None) -> tuple[float, float]:
-    """Choose the range of the quality axis, with some room at both ends: it holds the target, and every run's
-    qualities after the first third of its evaluations."""
+    """Choose the range of the quality axis, with some room at both ends. The range holds the target, and each run's
+    qualities without the first third of its evaluations."""
     late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
     late += [line.points[-1][1] for line in lines if line.points]
     late += [target] if target is not None else []

@@ -1,5 +1,5 @@
-"""Draws the chart of why one configuration trains slower or faster than the baseline: a bar on a log2 axis for the
-time to train, and one for each quantity that it is computed from, such as samples to converge."""
+"""Draws the chart of why one configuration trains slower or faster than the baseline. On a log2 axis, it has a bar
+for the time to train, and one for each quantity that determines this time, such as samples to converge."""
 
 import math
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Bar of the time to train, or of a quantity that it is computed from, such as throughput: the ratio by which
-    this quantity changes the time against the baseline (above 1 is slower than the baseline), and the ends of the
-    ratio's interval, each None where it is unknown."""
+    """Bar of the time to train, or of a quantity that determines this time, such as throughput. The bar shows the
+    ratio by which the quantity changes the time against the baseline (above 1: slower than the baseline), and both
+    ends of the ratio's interval. Each is None where it is unknown."""
 
     name: str
     time_ratio: float | None
@@ -39,8 +39,9 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Panel of a chart of ratios to the baseline: either one configuration, with a bar for the time to train and for
-    each of its factors, such as throughput, or many configurations with a bar for the time to train of each."""
+    """Panel of a chart of ratios to the baseline. It shows one configuration, with a bar for the time to train and
+    one for each of its factors, such as throughput; or many configurations, with a bar for the time to train of
+    each."""
 
     label: str
     bars: tuple[FactorBar, ...]
@@ -49,8 +50,8 @@ class FactorPanel:
 def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw panels of bars from top to bottom: a panel per configuration with a bar for the time to train and for each
-    of its factors, such as throughput, or a single panel with one bar per configuration."""
+    """Draw panels of bars from top to bottom. Either each configuration has a panel, with a bar for the time to train
+    and for each of its factors, such as throughput; or a single panel has one bar per configuration."""
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     kinds_of_none = ["no difference shown", "inconclusive"]
@@ -71,8 +72,8 @@ def _kind(bar: FactorBar) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Return the (low, high) of the log2 axis, with some room at both ends: it holds 0 (ratio 1, no change), all
-    ratios, and the ends of their intervals, where an end beyond 64 or below 1/64 counts as 64 or 1/64."""
+    """Return the (low, high) of the log2 axis, with some room at both ends. The axis holds 0 (ratio 1, no change),
+    all ratios, and the ends of their intervals. An end above 64 or below 1/64 counts as 64 or 1/64."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -136,8 +137,8 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
 def _beside_heads(
     at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Return the vertical pieces, as (top, bottom) in px, of a grid line at x = `at` px that leaves out the names of
-    panels which it would cross; `heads` has the width and the top of each name in px."""
+    """Return the pieces, as (top, bottom) in px, of a vertical grid line at x = `at` px. The line has gaps where it
+    would cross the names of panels; `heads` has the width and the top of each name in px."""
     starts, stops = [top], []
     for width, head in heads:
         if width > at - 4:

@@ -80,7 +80,7 @@ def hue(index: int) -> str:
 
 def curve_keys(names: Mapping[int, str]) -> list[LegendKey]:
     """Return the legend of a chart of curves: an entry for each configuration in `names`, which maps colour numbers
-    to names, or the one entry 'one run' where `names` is empty."""
+    to names. Where `names` is empty, the only entry is 'one run'."""
     return [LegendKey(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
         LegendKey(mark="curve", words="one run")
     ]
@@ -92,8 +92,8 @@ def num_ticks(width: float) -> int:
 
 
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """Draw the curves of a chart's narrow drawing as an SVG reference to those of its wide drawing, squeezed to the
-    smaller width: curves are most of a chart's bytes, and are stored only once in this way."""
+    """Draw the curves of a chart's narrow drawing: refer to the curves of the wide drawing, squeezed to the smaller
+    width. Curves are most of a chart's bytes, and are stored only once in this way."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",

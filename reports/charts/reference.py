@@ -1,7 +1,7 @@
 """Draws the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
 
-If several results are drawn, and at most MOST_NUMBERED, their marks have numbers that the legend explains; results
-whose marks would overlap stand side by side.
+If there are several results, but no more than MOST_NUMBERED, their marks have numbers that the legend explains.
+Results whose marks would overlap stand side by side.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Maximum number of results up to which each mark has a number, and maximum number up to which each result has a mark
-of its own: with more results, accepted results at the same pixel share one mark."""
+"""Maximum number of results whose marks are numbered; and maximum number of results with a mark each. Of more
+results, accepted ones at the same pixel share one mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceLevel:
     """Reference convergence point at one batch size: mean and standard deviation of the epochs (or samples) to
-    converge, and the fewest with which the rules accept a result."""
+    converge, and the fewest epochs (or samples) to converge that the rules accept of a result."""
 
     batch_size: float
     mean: float
@@ -52,8 +52,8 @@ def reference_figure(
     unit: str = "epochs",
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw over batch size the reference convergence points, the fewest epochs (or samples) that are accepted, and
-    the results; `unit` is 'epochs' or 'samples'."""
+    """Draw the reference convergence points over batch size, the fewest epochs (or samples) to converge that the
+    rules accept, and the results; `unit` is 'epochs' or 'samples'."""
     keys = [
         LegendKey(mark="reference", words="reference mean"),
         LegendKey(mark="reference-band", words="± 1 standard deviation"),

@@ -39,8 +39,8 @@ _MARKS = {
 def roofline_figure(
     dots: Sequence[RooflineDot], *, peak: float, memory: float, cache: float | None, **caption: Unpack[Caption]
 ) -> Figure:
-    """Draw the dots of a roofline chart below its ceilings: `peak` FLOP/s of matrix multiplication at the best shape,
-    and bytes/s of copying between buffers in memory (`memory`) and in the caches (`cache`)."""
+    """Draw the dots of a roofline chart below its ceilings. `peak` is the FLOP/s of matrix multiplication at the best
+    shape; `memory` and `cache` are the bytes/s of copying between buffers in memory and in the caches."""
     ridge = peak / memory
     low_x, high_x = _decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4])
     low_y, high_y = _decades([*(dot.flop_per_s for dot in dots), peak])
@@ -84,8 +84,8 @@ def roofline_figure(
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Choose an axis from one power of ten to another that holds the values, at most _MOST_DECADES decades below the
-    largest."""
+    """Choose an axis from one power of ten to another that holds the values. The axis spans at most _MOST_DECADES
+    decades; smaller values lie outside of it."""
     high = math.ceil(math.log10(max(values)) + 0.05)
     low = math.floor(math.log10(min(values)) - 0.05)
     return 10.0 ** max(low, high - _MOST_DECADES), 10.0**high

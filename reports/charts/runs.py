@@ -1,11 +1,11 @@
 """Draws dot strips of any measured quantity: one dot per repetition (run or process), and one strip per
 configuration.
 
-A filled dot counts for the score, an open dot was left out of the score, such as the fastest and the slowest run, and
-a cross is a repetition that failed; the thick tick is the mean, and the band behind the dots is the mean's interval.
-Evaluations come at fixed steps, so values are often equal, and the dots of equal values are spread out vertically. In
-a drawing of one strip, the dots are numbered; in one of a few strips, the names of strips stand above them, and in
-one of many, at their left, which takes less height.
+A filled dot counts for the score. An open dot was left out of the score, as the fastest and the slowest run are. A
+cross is a repetition that failed. The thick tick is the mean, and the band behind the dots is the mean's interval.
+Evaluations come at fixed steps, so values are often equal; the dots of equal values are spread out vertically. In a
+drawing of one strip, the dots are numbered. In a drawing of a few strips, each strip's name stands above it; in one
+of many strips, the name stands at the left, which takes less height.
 """
 
 import math
@@ -60,8 +60,8 @@ class Strip:
 class Quantity:
     """Quantity that dot strips show: its axis name with the unit, and the function that formats tick labels.
 
-    `is_ratio`: ratios of values are meaningful, so the axis may be logarithmic. `missing` are the words printed above
-    the crosses of repetitions that have no value.
+    `is_ratio` states that ratios of values are meaningful, so that the axis may be logarithmic. `missing` are the
+    words printed above the crosses of repetitions that have no value.
     """
 
     name: str

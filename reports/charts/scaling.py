@@ -22,11 +22,12 @@ def scaling_panel(
     target_words: str = "",
     height: float = 260.0,
 ) -> Panel:
-    """Return a chart panel of the series, with a logarithmic x axis: twice the ranks, or twice a link's speed, is the
-    same distance everywhere. Each axis is given by its name and the function that formats its tick labels.
+    """Return a chart panel of the series, with a logarithmic x axis: a factor of two in ranks, or in a link's speed,
+    is the same distance everywhere. Each axis is given by its name and the function that formats its tick labels.
 
-    `places` are x values to label in place of round numbers, `target` is the y value of a horizontal line. The y axis
-    starts at 0, so that heights can be compared, but is logarithmic where y values differ by a factor of 8 or more.
+    `places` are x values to label instead of round numbers; `target` is the y value of a horizontal line. The y axis
+    is logarithmic where y values differ by a factor of 8 or more; else it starts at 0, so that heights can be
+    compared.
     """
     dots = [dot for line in series for dot in line.dots]
     levels = [value for value in (*(dot.y for dot in dots), target) if value is not None]

@@ -24,8 +24,8 @@ _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
-    """Return one SVG element. `class_` and other trailing underscores are dropped from attribute names, inner
-    underscores become hyphens, attributes of None are left out.
+    """Return one SVG element. Attribute names lose trailing underscores (`class_` becomes class), and their inner
+    underscores become hyphens. Attributes with the value None are left out.
 
     Children and values are escaped unless they are Markup already.
     """
@@ -57,8 +57,8 @@ def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Marku
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
-    """Return SVG path data of a polyline through points in px, as relative moves for brevity; rounding errors do not
-    add up."""
+    """Return SVG path data of a polyline through points in px. To save bytes, the path is written as relative moves;
+    their rounding errors do not add up."""
     points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
     written = [f"M{_number(at_x)} {_number(at_y)}{'l' if len(points) > 1 else ''}"]
@@ -143,7 +143,7 @@ def fit(content: str, width: float) -> str:
 def fit_names(names: Sequence[str], width: float) -> list[str]:
     """Shorten names to `width` px by an ellipsis in the middle, so that different names stay different.
 
-    Names that are equal however they are shortened get numbers.
+    Names that would still be equal after shortening get numbers.
     """
     cut = {name: _fit_middle(name, width, _HEAD_SHARES[0]) for name in names}
     for share in _HEAD_SHARES[1:]:
@@ -167,8 +167,8 @@ def fit_bold_names(names: Sequence[str], width: float) -> list[str]:
 
 
 def _fit_middle(content: str, width: float, head_share: float) -> str:
-    """Shorten a text to `width` px by an ellipsis; `head_share` of the characters kept are from its start, the others
-    from its end."""
+    """Shorten a text to `width` px by an ellipsis. The fraction `head_share` of the kept characters comes from the
+    text's start, the rest from its end."""
     if text_width(content) <= width:
         return content
     for num_kept in range(len(content) - 1, 0, -1):
@@ -236,10 +236,10 @@ class LogScale(Scale):
 
 
 def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
-    """Return the scale from values to positions between `start` and `stop` px; it holds all values with some room,
-    and is logarithmic where values differ by a factor of 8 or more.
+    """Return the scale from values to positions between `start` and `stop` px. The scale holds all values with some
+    room, and is logarithmic where values differ by a factor of 8 or more.
 
-    Without `is_ratio`, for quantities of which only differences have a meaning, the scale is always linear.
+    Without `is_ratio`, the scale is always linear: only differences of the quantity have a meaning.
     """
     if not values:
         return Scale(0.0, 1.0, start, stop)
@@ -328,8 +328,8 @@ def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None
 
 
 def placed_ticks(scale: Scale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
-    """Return at most `most` ticks of a scale as (px, label). The function `words` formats the labels; without it, and
-    where it would make two labels equal, labels are plain numbers."""
+    """Return at most `most` ticks of a scale as (px, label). The function `words` formats the labels. Labels are
+    plain numbers if there is no such function, or if it would make two labels equal."""
     ticks = scale.ticks(most)
     texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
     return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))

@@ -25,12 +25,12 @@ def sweep_figure(
     is_ratio: bool = True,
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Draw one panel for each name in `panels`, with dots of a quantity over the swept setting `axis`, which is given
-    as its name and its values as text; the x of a dot is what the function `places` returns for the value.
+    """Draw one panel for each name in `panels`, with dots of a quantity over the swept setting `axis`. `axis` is the
+    setting's name and its values as text; the function `places` returns the x position of a value.
 
     `quantity` is the name of the y axis and the function that formats its tick labels. With `is_ratio`, ratios of the
-    quantity's values have a meaning, and the y axis starts at 0 or is logarithmic; otherwise only differences have
-    one, and the y axis covers only the range of the values.
+    quantity's values have a meaning, and the y axis starts at 0 or is logarithmic. Otherwise only differences have a
+    meaning, and the y axis covers only the range of the values.
     """
     shown = [dot for _, dots in panels for dot in dots]
     keys = [LegendKey(mark="dot-counted", words="configuration")]
@@ -51,9 +51,9 @@ def sweep_figure(
 
 
 def _domain(dots: Sequence[Dot]) -> list[float]:
-    """Return the y values that the axis must hold: the dots' values, and the ends of their intervals, limited to a
-    third of the smallest and three times the largest value, since wide intervals from two runs would fill the
-    chart."""
+    """Return the y values that the axis must hold: the dots' values, and the ends of their intervals. An end counts
+    at least as a third of the smallest value and at most as three times the largest: wide intervals from two runs
+    would otherwise fill the chart."""
     values = [dot.y for dot in dots if dot.y is not None and math.isfinite(dot.y)]
     if not values:
         return []

@@ -25,8 +25,8 @@ MakeScale = Callable[[float, float], svg.Scale]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dot:
-    """Dot of an x-y chart; where `y` is None, a cross at the bottom. `ends` are the two ends of the interval of `y`;
-    `seeds` are the values of single random seeds, of which `y` is the average."""
+    """Dot of an x-y chart. Where `y` is None, a cross at the bottom is drawn. `ends` are the two ends of the interval
+    of `y`. Where `y` is an average over random seeds, `seeds` has the value of each seed."""
 
     x: float
     y: float | None
@@ -51,9 +51,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Curve of one run in an x-y chart: its points in order, and how the run ended. If the `fate` of the run is
-    'failed', there is a cross at the curve's end, for any other fate a dot; if it is '', only a curve of a single
-    point has a dot."""
+    """Curve of one run in an x-y chart: its points in order, and how the run ended. The curve ends in a cross if the
+    run's `fate` is 'failed', and in a dot for any other fate. If `fate` is '', a dot is drawn only for a curve of a
+    single point."""
 
     hue: int
     points: tuple[Place, ...]
@@ -63,8 +63,8 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartAxis:
-    """Axis of an x-y chart: name, function that makes the scale, format of tick labels; `places` are values to label
-    in place of round values."""
+    """Axis of an x-y chart: name, function that makes the scale, and format of tick labels. `places` are the values
+    to label instead of round values."""
 
     name: str
     scale: MakeScale
@@ -74,10 +74,10 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """Panel of an x-y chart: one pair of axes, and marks, drawn from back to front in this order: `lines`, the
-    outlines of bands among them, each with the CSS class of its path; the horizontal line of the target; the `curves`
-    of runs (only in a chart of one panel); the `series` of dots; and the marks that the function `over` makes from
-    both scales."""
+    """Panel of an x-y chart: one pair of axes, and marks. The marks are drawn from back to front in this order:
+    `lines` (outlines of bands among them), each with the CSS class of its path; the horizontal line of the target;
+    the `curves` of runs (only in a chart of one panel); the `series` of dots; the marks that the function `over`
+    makes from both scales."""
 
     x: ChartAxis
     y: ChartAxis
@@ -99,7 +99,7 @@ def xy_figure(
     """Draw x-y panels of equal height side by side, as many in a row as the page is wide enough for.
 
     `keys` are the legend's entries, by default one for each series. `same_as` is the id of another figure on the page
-    whose curves lie at the same pixels and are then reused.
+    whose curves lie at the same pixels; its curves are then reused.
     """
     height = panels[0].height
     keys = keys or [
@@ -131,8 +131,8 @@ def up_to(last: float) -> MakeScale:
 
 
 def from_zero(values: Sequence[float]) -> MakeScale:
-    """Return the function that makes the scale of an axis: linear from 0, so that heights can be compared, but
-    logarithmic where the largest value is at least 8 times the smallest."""
+    """Return the function that makes the scale of an axis: logarithmic where the largest value is at least 8 times
+    the smallest, else linear from 0, so that heights can be compared."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
@@ -192,8 +192,9 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw the curves of a panel. To store curves once, the narrow drawing only refers to those of the wide drawing
-    and squeezes them to its width, and both refer to the figure `same_as` where that has the same curves."""
+    """Draw the curves of a panel. Curves are stored once: the narrow drawing refers to the curves of the wide drawing
+    and squeezes them to its width. Where the figure `same_as` has equal curves, both drawings refer to that
+    figure."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:

@@ -1,9 +1,9 @@
 """Ranks a result among the published results of MLPerf's rounds: by minutes to train, and by accelerator-minutes.
 
 MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results of
-official benchmarks are ranked. Minutes are scores: normalised by reference convergence points. Accelerator-minutes,
-the minutes times the number of accelerators, are a derived quantity that no rule defines; the larger a system, the
-more accelerator-minutes a result takes.
+official benchmarks are ranked. Minutes are scores: times normalised by reference convergence points.
+Accelerator-minutes are the minutes times the number of accelerators, a derived quantity that no rule defines. The
+larger a system, the more accelerator-minutes a result takes.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultPlace:
-    """Rank of one result among the published MLPerf results of its benchmark and division; published results that
-    hold one of the result's own logs are left out.
+    """Rank of one result among the published MLPerf results of its benchmark and division. Published results that
+    hold one of this result's own logs are left out.
 
-    `minutes` is None without a score, `accelerator_minutes` also without accelerators; `problem` is the reason why
-    there is no rank.
+    `minutes` is None if the result has no score; `accelerator_minutes` is None also if the system has no
+    accelerators. `problem` is the reason why there is no rank.
     """
 
     result: Result
@@ -70,8 +70,8 @@ class ResultPlace:
 
 
 def refuse_own(results: Sequence[Result]) -> None:
-    """Raise ReferenceSystemError, before a ranking among published MLPerf results, for a result without logs or of no
-    official benchmark."""
+    """Check a result before it is ranked among published MLPerf results. Raises ReferenceSystemError if the result
+    has no logs or is not of an official benchmark."""
     for result in results:
         if result.status != "official" or not result.is_logged:
             official = [name for name in shipped_names() if load_benchmark(name).status == "official"]

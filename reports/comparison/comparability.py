@@ -18,8 +18,8 @@ from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 _MODEL = "runtime.model"
-"""Key of the configuration setting that names the file, with its digest, of a user's own model in place of
-dlrmbench's."""
+"""Key of the configuration setting for a user's own model, which replaces dlrmbench's: the model's file with its
+digest."""
 SAME_SET = "BASE and NEW are the same set"
 ONE_SYSTEM = "Each interval is of one system only, and says nothing about other systems of the same type."
 SAME_CONFIGURATION = "same configuration"
@@ -91,11 +91,11 @@ PROCESSOR = "processor"
 
 
 def systems_differ(base: Result, new: Result) -> bool:
-    """Return whether two results were measured on different systems, by their MLPerf system descriptions where both
-    have one.
+    """Return whether two results were measured on different systems, by their MLPerf system descriptions if both have
+    one.
 
-    A result of a reference system is on another system than all others. So are results whose processors have
-    different family and model numbers, which are compared since a virtual machine may hide the processor's name.
+    A result of a reference system is on another system than all others. Results are also on different systems if the
+    family and model numbers of their processors differ: a virtual machine may hide the processor's name.
     """
     numbers = {str(side.asked.environment.get("processor")) for side in (base, new) if side.asked} - {"None"}
     if system_of(base) != system_of(new) or len(numbers) > 1:
@@ -132,8 +132,8 @@ def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
 
 
 def _processor(side: Result, number: object) -> str | None:
-    """Return a result's processor as text, '1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', as far as known;
-    None if unknown."""
+    """Return a result's processor as text, as far as it is known: '1 x AMD EPYC, 2 cores (AuthenticAMD family 25
+    model 1)'; None if it is unknown."""
     hardware = dict(side.hardware)
     count, name = hardware.get("host_processors_per_node"), hardware.get("host_processor_model_name")
     cores = hardware.get("host_processor_core_count")
@@ -170,8 +170,8 @@ def _asked_texts(side: Result, base: Result, new: Result) -> dict[str, str]:
 def beside_command(base: Result, new: Result) -> str | None:
     """Return the `dlrmbench` command that measures the configurations of two results alternately (A/B).
 
-    None where there is no such command: the baseline was not measured by this harness, one of the two ran code that
-    is not dlrmbench's own, or their benchmarks or systems differ.
+    None if there is no such command: this harness did not measure the baseline, one of the results ran code that is
+    not dlrmbench's own, or the results differ in benchmark or system.
     """
     if base.place is None or base.status == "official" or systems_differ(base, new) or system_of(base):
         return None

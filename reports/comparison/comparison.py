@@ -2,8 +2,8 @@
 throughput, overhead), each with its uncertainty and verdict.
 
 Per run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead), where overhead is the time
-to train over the time inside training. Factors are compared as differences of means of logs over the runs that
-converged, so they add up exactly. The run is the unit of analysis.
+to train divided by the time inside training. For each factor, the means of its logarithms over converged runs are
+subtracted; these differences add up exactly to that of the time to train. The run is the unit of analysis.
 """
 
 import dataclasses
@@ -81,15 +81,16 @@ class _Draft:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupContext:
-    """Data that all comparisons in one group of comparable results share: the repeated sets, from which drift of the
-    system is estimated, and cached values of runs."""
+    """Data that all comparisons in one group of comparable results share: result sets that repeat a configuration,
+    from which drift of the system is estimated, and cached values of runs."""
 
     repeats: Repeats = NO_REPEATS
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
 def context_of(group: Sequence[Result]) -> GroupContext:
-    """Find the sets that repeat the configurations of comparable results, once for all comparisons of a page."""
+    """Find the result sets that repeat the configuration of one of the results, once for all comparisons of a
+    page."""
     return GroupContext(repeats=find_repeats(group))
 
 
@@ -124,8 +125,8 @@ def compare_pairs(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Compare the second result of each pair with the first. The tests of all compared quantities (such as time to
-    train and throughput) in all pairs are one family, whose levels Holm's method sets."""
+    """Compare the second result of each pair with the first. All tests (of every compared quantity, such as
+    throughput, in every pair) are one family: Holm's method corrects their significance levels together."""
     context = GroupContext() if context is None else context
     drafts = []
     find_tolerance = partial(DriftTolerances().of, repeats=context.repeats)
@@ -220,8 +221,8 @@ def _factor(
     name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
     """Return one compared quantity with both results' values, without a verdict, and the difference between the
-    results; the difference is None where unknown. For a factor of the time (such as throughput) the difference is
-    that factor's effect on the logarithm of the time."""
+    results. The difference is None where it is unknown. For a factor of the time to train (such as throughput), the
+    difference is the factor's effect on the logarithm of that time."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -268,8 +269,8 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
 
 
 def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float | None) -> Comparison:
-    """Return the comparison with a verdict for each compared quantity (such as throughput); `tests` holds the test
-    result of each tested quantity, by the quantity's index."""
+    """Return the comparison with a verdict for each compared quantity (such as throughput). `tests` maps the index of
+    each tested quantity to its test result."""
     if draft.comparison.refusal is not None:
         return draft.comparison
     factors = []
@@ -295,10 +296,14 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
-    """Return whether the new result is a regression: slower in time to train; or, where that is inconclusive, slower
-    in one of its factors (convergence, throughput, overhead) while neither convergence nor throughput is faster.
-    Overhead is measured as a share of the training time, so it falls when steps get slower: a smaller share does not
-    make up for a slower factor, and a larger share counts only where steps did not get faster by as much."""
+    """Return whether the new result is a regression: slower in time to train, or worse. Where this is inconclusive,
+    the result is a regression if it is slower in a factor (convergence, throughput, overhead), and neither
+    convergence nor throughput is faster.
+
+    Overhead is a share of the training time, so it falls when steps get slower. A smaller share therefore does not
+    make up for another slower factor. If only the overhead is slower, faster steps may make up for it: the result is
+    a regression unless throughput and overhead together save time.
+    """
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
     slower = {factor.name for factor in factors if factor.verdict == "slower"}
@@ -309,12 +314,12 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 
 
 def _excludes_regression(draft: _Draft) -> bool:
-    """Return whether the new result is shown to be slower, or worse, by less than the smallest effect
-    (non-inferiority test).
+    """Return whether the new result is shown not to be slower, or worse, by as much as the smallest effect of
+    interest (non-inferiority test).
 
-    The end of a one-sided interval decides, at the requested confidence and without adjustment, because every one of
-    several comparisons has to pass. Drift widens the interval; where drift is assumed and not measured, or too many
-    runs failed, no regression is excluded.
+    The end of a one-sided interval decides, at the requested confidence. It is not adjusted for multiple tests,
+    because each of several comparisons has to pass. Drift widens the interval. A regression is never excluded where
+    drift is assumed and not measured, or where too many runs failed.
     """
     difference, name = draft.differences[0], draft.comparison.factors[0].name
     is_assumed = draft.tolerance is not None and drifts(name) and not draft.tolerance.sets
@@ -325,12 +330,12 @@ def _excludes_regression(draft: _Draft) -> bool:
 
 
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
-    """Return how many pairs of runs, made alternately, should suffice to exclude a regression: by the time to train
-    (or the measured quantity) and, for results measured one after the other, also by the throughput. None stands for
-    more than 1,000 pairs.
+    """Return how many pairs of runs, made alternately, should suffice to exclude a regression in the time to train
+    (or the measured quantity). For results measured one after the other, a second number is for the throughput. None
+    stands for more than 1,000 pairs.
 
-    The true difference is assumed to equal the measured one; for results measured one after the other, whose measured
-    difference includes drift, it is assumed to be zero.
+    The true difference is assumed to equal the measured one. For results measured one after the other, it is assumed
+    to be zero, since their measured difference includes drift.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)
@@ -343,8 +348,8 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
-    """Return the comparison in one quantity with the verdict that its confidence interval and test give at the level
-    of Holm's method."""
+    """Return the comparison in one quantity with its verdict, from the confidence interval and test at the
+    significance level that Holm's method sets."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
@@ -392,8 +397,9 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """Return the comparison in one quantity, with the verdict changed to inconclusive where a verdict on the time to
-    train or the samples to converge favours a result in which more runs failed to converge than scoring may drop."""
+    """Return the comparison in one quantity; its verdict becomes inconclusive where failed runs may have caused it.
+    This is a verdict on the time to train or the samples to converge that favours a result in which more runs failed
+    to converge than scoring may drop."""
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

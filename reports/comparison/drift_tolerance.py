@@ -18,25 +18,25 @@ from reports.text.formatting import epoch_ms, names, percent, plural, rough_dura
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Confidence of the prediction interval for drift: two further result sets of one configuration differ by more than
-the interval in one of fifty cases."""
+"""Confidence of the prediction interval for drift: two more result sets of one configuration would differ by more
+than this interval in one of fifty cases."""
 LEAST_DRIFT = 0.05
-"""Smallest drift tolerance that measurement can give, as a fraction: a few repeated result sets that happen to agree
-do not prove a steady system."""
+"""Smallest drift tolerance that a measurement of drift can give, as a fraction: a few repeated result sets that
+happen to agree do not prove a steady system."""
 SET_OFFSET = 0.08
-"""Standard deviation of the mean speeds of whole result sets about the long-run mean speed of their machine, as a
-fraction of that speed: the largest seen so far."""
+"""Deviation of a whole result set's mean speed from its machine's long-run mean speed: the standard deviation, as a
+fraction of the long-run speed. It is the largest seen so far."""
 REFERENCE_DRIFT = 0.3
-"""Drift tolerance between a reference system and another system, as a fraction: the reference system was measured on
-another machine, months before. Two result sets whose mean speeds each deviate by a standard deviation of 8 %
-(SET_OFFSET) differ, in one of fifty cases, by more than 2.33 times the square root of 2 times 8 %, which is 26 % on
-the logarithmic scale or a factor of 1.3."""
+"""Drift tolerance between a reference system and another system, as a fraction. The reference system was measured on
+another machine, months before. The mean speed of each result set is assumed to deviate by a standard deviation of 8 %
+(SET_OFFSET). In one of fifty cases, two sets then differ by more than 2.33 x sqrt(2) x 8 % = 26 % on the logarithmic
+scale, a factor of 1.3."""
 _OF_REFERENCE = "assumed, as the reference system was measured elsewhere, and each set may be off by up to 8 %"
 _ASSUMED = f"assumed, as fewer than {MIN_SETS} sets of one configuration and code were found"
 DRIFT_REACH = 2.0
-"""Deviation that drift may cause in the mean speed of a whole result set, in standard deviations of the speed of the
-set's single runs: where runs of one set differ much, slow noise meets neighbouring runs alike, so that averaging over
-runs does not remove it."""
+"""Deviation that drift may cause in the mean speed of a whole result set, as a multiple of the standard deviation of
+its single runs' speeds. Where runs of one set differ much, noise is slow and affects neighbouring runs alike, so that
+averaging over runs does not remove it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +48,10 @@ class Repeats:
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated result sets that have the configuration of one of two results, or all groups
-        that the user named.
+        """Return the groups of repeated result sets that have the configuration of either of two results; or all
+        groups that the user named.
 
-        No groups for two results on different systems, one of which is a reference system.
+        Return no groups for two results on different systems if one of these is a reference system.
         """
         if system_of(base) != system_of(new):
             return NO_REPEATS
@@ -61,8 +61,8 @@ class Repeats:
         return Repeats(groups=large, is_given=self.is_given)
 
     def around(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated result sets that span two results in time: the group's first set began no
-        later than the earlier result, and its last set no earlier than the later result."""
+        """Return the groups of repeated result sets that enclose two results in time: the group's first set began no
+        later than the earlier result, and its last set began no earlier than the later result."""
         sides, found = spans_ms((base, new)), []
         for group in self.groups if sides else ():
             spans = spans_ms(group)
@@ -112,13 +112,13 @@ def drifts(name: str) -> bool:
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """Measure the drift tolerance of each compared quantity: two further result sets of one configuration differ by
-    less than the tolerance in 98 of 100 cases.
+    """Measure the drift tolerance of each compared quantity: in 98 of 100 cases, two more result sets of one
+    configuration would differ by less than the tolerance.
 
-    The spread of the sets' means is pooled over groups (of equal configuration) of at least MIN_SETS; with k sets of
-    one group the tolerance is t(0.99, k - 1) times the square root of 2 times their standard deviation. It is no
-    narrower than LEAST_DRIFT, nor than the largest difference of two of the sets: one set after a sudden change of
-    speed counts as much as many before.
+    The sets are in groups of equal configuration; groups of fewer than MIN_SETS are left out. The standard deviation
+    s of the sets' means is pooled over groups. The tolerance is t(0.99, degrees of freedom) x sqrt(2) x s, with k - 1
+    degrees of freedom for each group of k sets. It is at least LEAST_DRIFT, and at least the largest difference of
+    two sets in one group: one set after a sudden change of speed counts as much as many before.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}
@@ -139,16 +139,16 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 
 @dataclass(frozen=True, slots=True)
 class DriftTolerances:
-    """Drift tolerances (largest differences that drift of a system may cause) between pairs of results, computed once
-    per group of repeated result sets."""
+    """Cache of drift tolerances (largest differences that drift of a system may cause) between pairs of results. The
+    tolerance from a given group of repeated result sets is computed once."""
 
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """Return the drift tolerance between two results of one kind of measurement, computed from result sets that
-        repeat the configuration of one of them and were measured both before and after the two results.
+        """Return the drift tolerance between two results of one kind of measurement. It is computed from result sets
+        that repeat the configuration of either result and were measured both before and after the two results.
 
-        The tolerance is assumed where no such sets are known; it is assumed, and wider, where one of the two results
+        Where no such sets are known, the tolerance is assumed. It is assumed, and wider, where one of the two results
         is of a reference system.
         """
         if system_of(base) != system_of(new):
@@ -166,9 +166,9 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return the start and the end of each result's measurement, in ms since 1970. Where neither is known, the time
-    at which the result's run set was created stands for both. Empty where one of the results has none of these
-    times."""
+    """Return the start and the end of each result's measurement, in ms since 1970. If start and end of a result are
+    unknown, the time at which its run set was created stands for both. Return an empty list if one of the results has
+    none of these times."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -181,9 +181,9 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
-    """Return the mean logarithm of the values of a result set's runs in a compared quantity; for the time to train,
-    the mean logarithm of the time per sample, since drift changes the speed and not the number of samples. None where
-    a value is unknown."""
+    """Return the mean logarithm of a compared quantity over the runs of a result set; None where a run's value is
+    unknown. For the time to train, return the mean logarithm of the time per sample: drift changes the speed and not
+    the number of samples."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())
@@ -192,8 +192,9 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
-    """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results:
-    `tolerance`, or, if larger, DRIFT_REACH times the spread of single runs' speed, pooled over both results."""
+    """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results. It is the
+    given `tolerance` or, if larger, DRIFT_REACH times the standard deviation of single runs' speeds, pooled over both
+    results."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -223,8 +224,8 @@ def drift_source(sets: Sequence[str], words: str = "") -> str:
     """Return the source of a drift tolerance in words: '98 % prediction interval, at least 5 %, from 3 sets: a, b,
     c'.
 
-    `words` are those of the DriftTolerance; `sets` are the names of the repeated result sets, none where the drift is
-    assumed.
+    `words` are the tolerance's own words (DriftTolerance.words). `sets` are the names of the repeated result sets; it
+    is empty where the drift is assumed.
     """
     if not sets:
         return words or _ASSUMED

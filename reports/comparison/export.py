@@ -52,8 +52,8 @@ def _factor_row(factor: FactorComparison) -> FactorRow:
 
 
 def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
-    """Yield a row per compared quantity (such as the throughput) of each comparison, by COMPARISON_COLUMNS; a refused
-    comparison has one row without a quantity."""
+    """Yield a row, with the columns COMPARISON_COLUMNS, for each compared quantity (such as the throughput) of each
+    comparison. A refused comparison has one row without a quantity."""
     for comparison in document.comparisons:
         for factor in comparison.factors or (None,):
             members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
@@ -64,8 +64,8 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
 
 
 def mean_words(comparison: Comparison) -> str:
-    """Return a sentence that names the kind of mean (geometric or arithmetic) in a comparison; for runs that train to
-    a target quality also why their scores differ from this mean."""
+    """Return a sentence that names the kind of mean (geometric or arithmetic) in a comparison. For runs that train to
+    a target quality, the sentence also says why their scores differ from this mean."""
     whole = comparison.whole
     if whole is None:
         return ""
@@ -76,8 +76,8 @@ def mean_words(comparison: Comparison) -> str:
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """Return the table cells of one compared quantity (such as the throughput), by FACTOR_COLUMNS, None where
-    unknown; the interval is the one that decides the verdict."""
+    """Return the table cells of one compared quantity (such as the throughput), in the order of FACTOR_COLUMNS; a
+    cell is None if it is unknown. The interval is the one that decides the verdict."""
     interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text
@@ -116,7 +116,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 def circumstances(comparison: Comparison) -> tuple[str, ...]:
     """Return the conditions under which two compared results were measured, one sentence each: systems, number of
-    pairs of runs with equal seeds, order in time, remarks such as on runs without a time."""
+    pairs of runs with equal seeds, order in time, and remarks (for example, on runs whose time is unknown)."""
     texts = []
     if comparison.is_cross_system:
         texts.append(f"cross-system: the recorded systems of the compared sets differ. {ONE_SYSTEM}")

@@ -12,8 +12,8 @@ from rules.records.kinds import find_record_type
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factor:
-    """Quantity in which two results are compared; `cause` is its name as the cause of a difference, `show` formats a
-    value with its unit.
+    """Quantity in which two results are compared. `cause` is its name where it is given as the cause of a difference;
+    `show` formats a value with its unit.
 
     `sign` is -1 where a larger value means less time. The difference between the results is multiplied by `sign`:
     `more` is the verdict where the product is positive, `less` where it is negative.
@@ -35,7 +35,8 @@ class Factor:
 
 
 def ratio_text(value: float) -> str:
-    """Format a ratio of two results' values: '1.004', and with four significant digits far from 1."""
+    """Format a ratio of two results' values: '1.004'. Ratios below 0.1 or from 1,000 on have four significant
+    digits."""
     return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
 
 
@@ -57,17 +58,18 @@ FACTORS: Mapping[str, Factor] = {
         cause="evaluation and overhead",
     ),
 }
-"""Time to train and its factors by name, in display order: the time is samples to converge over throughput, times
-overhead."""
+"""Time to train and its factors, in display order: a dict from names to quantities. The time to train is the samples
+to converge, divided by the throughput, times the overhead."""
 
 
 def factor_of(name: str) -> Factor:
-    """Return the compared quantity of a name: a factor of the time to train, such as 'throughput', or, for the name
-    of a kind of measurement, the quantity by which results of that kind are compared.
+    """Return the compared quantity that has the given name. The name of a factor of the time to train, such as
+    'throughput', gives that factor. The name of a kind of measurement gives the quantity by which its results are
+    compared.
 
-    A name with a dot stands for another quantity of a kind of measurement: 'quality.accuracy' for the accuracy, in
-    those files of the kind 'quality' that measure it in place of the kind's first metric; 'quality.train_s' for a
-    column of the kind's table.
+    A name with a dot gives another quantity of a kind of measurement. 'quality.accuracy' is the accuracy, for files
+    of the kind 'quality' that measure accuracy instead of the kind's usual metric. 'quality.train_s' is a column of
+    the kind's table.
     """
     if name in FACTORS:
         return FACTORS[name]

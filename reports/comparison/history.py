@@ -26,10 +26,10 @@ _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 
 
 def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastSet, ...], int]:
-    """Return the newest run sets at or below `folder`, at most `limit`, newest first; and the number of all run sets
-    there.
+    """Return the newest run sets at or below `folder`, newest first and at most `limit`; and the number of all run
+    sets found.
 
-    Only the returned sets are judged. Raises InputError where `folder` is missing.
+    Only the returned sets are judged. Raises InputError if `folder` is missing.
     """
     if not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give the one that 'run' wrote its sets to.")
@@ -84,8 +84,8 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
 
 
 def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    """Return the history row of a run set measured by one auxiliary process, such as a profile; such a set counts as
-    complete."""
+    """Return the history row of a run set that one auxiliary process measured, such as a profile. A run set of this
+    kind counts as complete."""
     is_done = (path / "extra" / f"{kind}.json").is_file()
     return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
 
@@ -144,7 +144,7 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """Return the name that a user gave a run set (between benchmark and time in its folder's name); None if that part
-    is the configuration's digest."""
+    """Return the name that a user gave a run set: the part of its folder's name between benchmark and time. None if
+    that part is the configuration's digest, since no name was given."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])

@@ -23,15 +23,16 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """Return, for each result in `sides`, the drift tolerance between it and a set of the same configuration measured
-    at another time, computed from repeated sets: `repeats` if given, else those found in the results' folders."""
+    """Return a drift tolerance for each result in `sides`: between the result and a set of the same configuration
+    measured at another time. It is computed from repeated result sets: `repeats` if given, else sets found in the
+    results' folders."""
     known, tolerances = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(tolerances.of(side, side, known) for side in sides)
 
 
 def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
-    """Return the noise of a result's runs that train to a target quality: the share that each factor of the time has
-    in the variance of the time to train, and the detectable differences.
+    """Return the noise of a result's runs that train to a target quality: the share of each factor (such as
+    throughput) in the variance of the time to train, and the detectable differences.
 
     `tolerance` is the drift tolerance; a larger one is assumed for a set whose speed varies much between its runs.
     """
@@ -66,8 +67,8 @@ def describe_sets(sets: Sequence[Result]) -> ReportDocument:
 
 
 def _columns(noise: Noise) -> dict[str, float | None]:
-    """Return the members of a SetRow (table row of a result set) on noise; an infinite detectable difference becomes
-    None."""
+    """Return the fields of a SetRow (table row of a result set) that describe noise; an infinite detectable
+    difference becomes None."""
     shares = noise.shares
     found: dict[str, float | None] = {
         "convergence_share": shares.convergence if shares else None,

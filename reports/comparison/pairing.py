@@ -22,21 +22,20 @@ from reports.statistics.ratios import (
 )
 
 _MIN_SHARE = 0.8
-"""Share of the larger result's runs that must have a partner of equal seed; otherwise pairing would leave out too
-many runs."""
+"""Share of the runs of the result with more runs that must have a partner of equal seed. Below this share, pairing
+would leave out too many runs."""
 
 
 class SideValues(NamedTuple):
-    """Values of one result's runs in a compared quantity: `values` is None where one of the runs has no known value,
-    `moments` (mean and variance) also where there are fewer than two runs."""
+    """Values of one result's runs in a compared quantity. `values` is None where the value of a run is unknown.
+    `moments` (mean and variance) is None also where there are fewer than two runs."""
 
     values: Floats | None
     mean: float
     moments: Moments | None
     step: float
     """Mean resolution of one result's values in a compared quantity, as a fraction of the values: the distance
-    between neighbouring values that can occur, such as from one evaluation to the next; 0 where every value can
-    occur."""
+    between two values next to each other, such as at successive evaluations. 0 where every value can occur."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Pairing:
     def is_interleaved(self) -> bool:
         """Whether two results' runs were made alternately (A/B), so that drift of the system affects both alike.
 
-        Start times decide; without them, the record of the sweep or pair in which the measurements were made. False
-        for results of two systems, which drift independently even at the same time.
+        Start times decide. Where they are missing, the record decides of the sweep or pair in which the measurements
+        were made. False for results of two systems, which drift independently even at the same time.
         """
         if self.is_cross_system:
             return False
@@ -111,8 +110,8 @@ class Pairing:
         return base.values, new.values
 
     def means(self, factor: str) -> tuple[float, float]:
-        """Return each result's mean value in a compared quantity (of logarithms, where ratios are
-        compared); both must be known."""
+        """Return each result's mean in a compared quantity: of logarithms if ratios are compared, else of plain
+        values. Both results' values must be known."""
         base, new = self._of_sides(factor)
         assert base.values is not None and new.values is not None
         return base.mean, new.mean
@@ -121,8 +120,8 @@ class Pairing:
         return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
-        """Return whether both runs of every pair have equal values in a compared quantity, as samples to
-        converge are where only speed changed."""
+        """Return whether both runs of every pair have equal values in a compared quantity. For example, samples to
+        converge are equal where only the speed changed."""
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
@@ -134,9 +133,9 @@ class Pairing:
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution, as a fraction, of two results' values in a compared quantity: the coarser of the two
-        results' (such as the distance between evaluations). Tests assume at least the spread of values that this
-        resolution implies.
+        """Return the resolution, as a fraction, of two results' values in a compared quantity, such as the distance
+        between evaluations: the coarser of both results' resolutions. Tests assume at least the spread of values that
+        this resolution implies.
 
         Where the runs of every pair converge identically, their samples to converge are exact, so the time to train
         has only the clock's resolution.
@@ -147,8 +146,8 @@ class Pairing:
         return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, tolerance: float = 0.0) -> Difference | None:
-        """Return the new result's mean minus the baseline's in a compared quantity, times `sign`; None if
-        unknown or of fewer than two runs."""
+        """Return the new result's mean in a compared quantity minus the baseline's mean, times `sign`. None if a mean
+        is unknown or a result has fewer than two runs."""
         base, new = self._of_sides(factor)
         if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
@@ -166,8 +165,8 @@ def pair_runs(
     is_cross_system: bool = False,
     known: KnownValues | None = None,
 ) -> Pairing:
-    """Pair two results' runs by seed if at least two runs, and four in five of the larger result's, have a
-    partner."""
+    """Pair the runs of two results by seed. At least two runs, and four in five of the runs of the result with more
+    runs, must have a partner; else the runs are not paired."""
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
     is_paired = len(shared) >= max(2, _MIN_SHARE * max(len(base), len(new)))
@@ -183,8 +182,8 @@ def pair_runs(
 
 
 def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
-    """Return runs by seed; empty where a run has no seed or two runs share a seed, since it is then unknown which of
-    them to pair."""
+    """Return a dict from seeds to runs. It is empty where a run has no seed, or where two runs share a seed, since it
+    is then unknown which of them to pair."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 

@@ -19,18 +19,18 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""Probability that the number of runs needed lies below the range that is printed for it, and also that it lies
-above, so that the range is one of 80 %. A range is printed since the spread, estimated from few runs, is
-uncertain."""
+"""Probability that the number of runs needed lies below the printed range, and also the probability that it lies
+above. The printed range is thus an interval of 80 %. A range is printed because the spread is estimated from few
+runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleSize:
-    """Number of runs per configuration (or of pairs) that reach a verdict with 80 % power, if the true difference is
-    as measured.
+    """Number of runs per configuration (or of pairs) with which a verdict is reached with 80 % power, if the true
+    difference is as measured.
 
-    `number` is for the spread as measured, `low` and `high` for the smallest and the largest spread that the runs
-    allow for; `high` is None where more than MAX_RUNS may be needed.
+    `number` is for the spread as measured. `low` and `high` are for the smallest and the largest spread that the
+    measured runs are compatible with; `high` is None if more than MAX_RUNS may be needed.
     """
 
     number: int
@@ -41,12 +41,13 @@ class SampleSize:
 def runs_needed(
     difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
 ) -> SampleSize | None:
-    """Return how many runs a verdict on a difference needs; None where it needs more than 1,000, or no number is
+    """Return how many runs a verdict on a difference needs; None if it needs more than 1,000, or if no number is
     enough.
 
-    `margin` is the smallest effect on the scale of the differences. Where the true difference has that size or more,
-    a verdict needs an interval that excludes zero, and a measured difference of at least `margin`; where it is
-    smaller, an interval that lies within the margin. More runs do not narrow the drift tolerance of the difference.
+    `margin` is the smallest effect of interest, on the scale of the differences. Where the true difference is at
+    least `margin`, a verdict needs an interval that excludes zero, and a measured difference of at least `margin`.
+    Where the true difference is smaller, a verdict needs an interval that lies within the margin. More runs do not
+    narrow the drift tolerance.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
     tail, tolerance, spread = within_level or level / 2, float(difference.tolerance), _spread(difference, pairing)
@@ -71,8 +72,8 @@ def runs_needed(
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
-    """Return the detectable difference (80 % power) of a comparison that has as many runs, of the same spread, as the
-    measured one, on the scale of the differences (of logarithms where ratios are compared)."""
+    """Return the detectable difference (80 % power) of a comparison with as many runs, of the same spread, as the
+    measured one. It is a difference of logarithms if ratios are compared, else of plain values."""
     design = Design(
         spread=_spread(difference, pairing),
         num_base=len(pairing.base),

@@ -20,8 +20,8 @@ RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 class FactorValues(Row, kw_only=True, frozen=True):
     """Comparison of a new result with the baseline in one quantity: the time to train, one of its factors (such as
-    throughput), or the quantity of a measurement. Values are geometric means in `unit`; arithmetic means where
-    differences are compared.
+    throughput), or the quantity of a measurement. Values are in `unit`. They are geometric means, or arithmetic means
+    if differences are compared instead of ratios.
 
     `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None means unknown.
     """
@@ -72,23 +72,24 @@ class FactorValues(Row, kw_only=True, frozen=True):
 
 
 class FactorComparison(FactorValues, kw_only=True, frozen=True):
-    """Comparison of two results in one quantity (such as time to train or throughput) with the confidence intervals
-    of the ratio, or of the difference."""
+    """Comparison of two results in one quantity (such as time to train or throughput), with confidence intervals of
+    the ratio or of the difference."""
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
-    """Interval of the ratio (or difference) at the level of Holm's method; with the drift tolerance, it decides the
-    verdict."""
+    """Interval of the ratio (or difference) at the significance level that Holm's method sets. This interval and the
+    drift tolerance decide the verdict."""
 
     @property
     def shown_interval(self) -> Interval | None:
-        """Interval of the ratio (or difference) to print: the adjusted one, which decides the verdict, else the
-        unadjusted one."""
+        """Interval of the ratio (or difference) to print: the adjusted interval, which decides the verdict, if there
+        is one; else the unadjusted one."""
         return self.adjusted_interval or self.interval
 
     @property
     def time_interval(self) -> Interval | None:
-        """Printed interval as a ratio of times; for a throughput, the inverse of the throughput's own interval."""
+        """Printed interval as a ratio of times. For a throughput, whose own interval is of speeds, it is the
+        inverse."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown
@@ -121,7 +122,7 @@ class FactorRow(FactorValues, kw_only=True, frozen=True):
 
 
 class Change(Row, kw_only=True, frozen=True):
-    """Setting or piece of software that differs between two results; null for a result that lacks it."""
+    """Setting or piece of software that differs between two results; its value is null for a result that lacks it."""
 
     name: str
     base: Text
@@ -132,8 +133,8 @@ class ComparedSides(Row, kw_only=True, frozen=True):
     """Comparison of a new result with the baseline as a whole. `refusal` is the reason why the two may not be
     compared; a refused comparison has no factors.
 
-    `status` is the owner of the baseline's benchmark (MLPerf, dlrmbench or the user, unknown); `num_shared_seeds`
-    counts runs that have a partner of equal seed in the other result.
+    `status` says who owns the baseline's benchmark: MLPerf, dlrmbench, the user, or unknown. `num_shared_seeds`
+    counts the runs of one result that have a partner of equal seed in the other result.
     """
 
     base: str
@@ -202,34 +203,33 @@ class ComparedSides(Row, kw_only=True, frozen=True):
 
 
 class Comparison(ComparedSides, kw_only=True, frozen=True):
-    """Comparison of a new result with the baseline, with the comparisons in each quantity (time to train and its
-    factors, or the quantity of a measurement) in `factors`, which is empty where the comparison is refused."""
+    """Comparison of a new result with the baseline. `factors` are the comparisons in each quantity (time to train and
+    its factors, or the quantity of a measurement); it is empty if the comparison is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
     drift_source: str = ""
-    """Source of the drift tolerance, and time of the repeated result sets that show drift; empty where the compared
-    results' runs were made alternately."""
+    """Source of the drift tolerance, and the times of the repeated result sets that show drift. Empty where the runs
+    of the compared results were made alternately."""
     drift: str = ""
     """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where no
     drift tolerance applies."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
     """Results (base, new) that were measured on a noisy machine, as their records show."""
     is_regression_excluded: bool = False
-    """Whether the new result is shown not to be slower, or worse, by the smallest effect or more (non-inferiority
-    test)."""
+    """Whether the new result is shown not to be slower, or worse, by as much as the smallest effect of interest
+    (non-inferiority test)."""
     pairs_to_tell: tuple[int | None, ...] = ()
-    """Numbers of pairs of runs, made alternately, that should suffice to exclude a regression, where none is
-    excluded; None for a number above 1,000. For results that were measured one after the other, the first number
-    is for the time to train and the second for the throughput, which is enough where runs of equal seed converge
-    alike."""
+    """Numbers of pairs of runs, made alternately, that should suffice to exclude a regression that is not excluded
+    yet. None stands for more than 1,000. For results measured one after the other, the first number is for the time
+    to train and the second for the throughput. The second suffices where runs of equal seed converge alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Comparison in the time to train, which the other factors make up; for a measurement, in its only quantity.
-        None for a refused comparison."""
+        """Comparison in the time to train, of which the other compared quantities are factors. For a measurement,
+        comparison in its only quantity. None for a refused comparison."""
         return self.factors[0] if self.factors else None
 
 
@@ -260,7 +260,7 @@ class Setting(Row, kw_only=True, frozen=True):
 
 
 class SettingRow(Row, kw_only=True, frozen=True):
-    """Setting of a configuration in both of two compared results; null for a result that lacks it."""
+    """Setting of a configuration, with its value in both of two compared results; null for a result that lacks it."""
 
     section: SettingSection
     name: str

@@ -1,5 +1,5 @@
-"""Finds result sets that repeat the configuration of a compared result, in the same folders or given by the user:
-they show the drift of the system."""
+"""Finds result sets that repeat the configuration of a compared result, in the same folders or among those that the
+user gives. Their differences show the drift of the system."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ measured drift."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
-    """Find the result sets in the folders of `results` that repeat the configuration of one of them, that result
-    included.
+    """Find the result sets that have the same configuration as one of `results`, in the folders where `results` lie;
+    `results` themselves are included.
 
     Sets measured alternately with others show no drift and are left out, as are sets of reference systems.
     """
@@ -54,8 +54,8 @@ def find_repeats(results: Sequence[Result]) -> Repeats:
 
 
 def given_repeats(sides: Sequence[Result]) -> Repeats:
-    """Group the result sets that the user named by configuration, to measure drift. Raises InputError where no group
-    is large enough."""
+    """Group the repeated result sets, which the user named, by their configuration, to measure drift. Raises
+    InputError if no group is large enough."""
     by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
         by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
@@ -82,8 +82,8 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
-    """Read the runs of a result set, for their speed, without judging the set's logs; None where the logs cannot be
-    read. Where the result `known` was read from the same logs, its runs are used and the logs are not read again."""
+    """Read the runs of a result set, for their speed, without judging the set's logs; None if the logs cannot be
+    read. If `known` is a result read from the same logs, its runs are used and the logs are not read again."""
     if is_in_processes(record.kind):
         return find_measured(folder, record.kind, [])
     try:
@@ -109,8 +109,8 @@ def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | 
 
 
 def _has_read(result: Result, logs: Sequence[Path]) -> bool:
-    """Return whether a result's runs were read from the log files `logs`, and state one benchmark and version for
-    which dlrmbench ships a definition."""
+    """Return whether a result's runs were read from the log files `logs`, and whether all state the same benchmark
+    and version, for which dlrmbench ships a definition."""
     named = {(run.log.benchmark, run.log.benchmark_version) for run in result.runs}
     benchmark, version = named.pop() if len(named) == 1 else (None, None)
     if benchmark not in shipped_names() or version is None or len(logs) != len(result.runs):
@@ -119,8 +119,8 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
 
 
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
-    """Return the result sets that were measured one after the other, without copies of the same measurement and sets
-    measured alternately."""
+    """Return the result sets that were measured one after the other. Copies of the same measurement, and sets
+    measured alternately, are left out."""
     taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):
@@ -129,7 +129,7 @@ def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
 
 
 def _is_same_time(side: Result, other: Result) -> bool:
-    """Return whether two results are the same measurement, or were measured at the same time."""
+    """Return whether two results are copies of one measurement, or were measured at the same time."""
     if side.samples == other.samples:
         return True
     spans = spans_ms((side, other))

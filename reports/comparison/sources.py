@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
-    """Read every result at or below `path`, those with logs first; `ruleset` is the official MLPerf round to judge
-    them by. Raises InputError where there is no result, DefinitionError where the round is not known or did not have
-    a log's benchmark."""
+    """Read every result at or below `path`, those with logs first. `ruleset` is the official MLPerf round to judge
+    the results by. Raises InputError if there is no result, and DefinitionError if the round is unknown or did not
+    have a log's benchmark."""
     if is_document(path):
         return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
@@ -71,7 +71,7 @@ def _result(member: SetMember) -> Result:
 
 
 def _run_result(member: SetMember, run: RunMember) -> RunResult:
-    """Return the result of one run as its log had it, as far as the JSON export holds its values."""
+    """Return the result of one run as its log stated it, as far as the JSON export holds the values."""
     known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
     known |= {name: value for name, value in asdict(run).items() if name in known}
     lists = run.evaluations
@@ -94,7 +94,7 @@ def _run_result(member: SetMember, run: RunMember) -> RunResult:
 
 
 def one_result(path: Path, ruleset: str | None = None) -> Result:
-    """Read the only result at `path`. Raises InputError where there is none, or several, which it lists."""
+    """Read the only result at `path`. Raises InputError if there is no result, or several; the message lists them."""
     return only(path, read_results(path, ruleset), lambda result: result.label)
 
 
@@ -105,8 +105,8 @@ def refuse_none(path: Path, found: Sequence[object]) -> None:
 
 
 def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
-    """Return the only configuration that was found at `path`. Raises InputError where there is none, or several,
-    which it lists."""
+    """Return the only configuration that was found at `path`. Raises InputError if there is none, or several; the
+    message lists them."""
     refuse_none(path, found)
     if len(found) > 1:
         if (said := not_one_set(path)) is not None:
@@ -129,15 +129,17 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and the results at `news`. Where a path in `news` also holds the result at `base`
-    among others, only the others are kept.
+    """Read the result at `base` and the results at `news`. Where a path in `news` holds the result at `base` and
+    others, only the others are kept.
 
-    If `reference` names a reference system, those of its results follow that share benchmark and kind of measurement
-    with one of these results, the one with the configuration most similar to that of `base` first. Labels are made
-    distinct, but a measurement without logs that is read again from the path of `base` keeps its label. Raises
-    InputError where a path holds no result, `base` several sets, or the reference system a set that cannot be a
-    reference; DefinitionError for a wrong `ruleset`; ReferenceSystemError where the reference system is unknown or
-    has no result of such a benchmark and kind.
+    If `reference` names a reference system, some of its results follow: those that share benchmark and kind of
+    measurement with a result that was read. The one whose configuration is most similar to that of `base` comes
+    first. Labels are made distinct, except that a measurement without logs keeps its label if it is read again from
+    the path of `base`.
+
+    Raises InputError if a path holds no result, if `base` holds several, or if the reference system has a set that
+    cannot be a reference. Raises DefinitionError if `ruleset` is wrong. Raises ReferenceSystemError if the reference
+    system is unknown or has no result of this benchmark and kind.
     """
     first = one_result(base, ruleset)
     own = {run.log.log_sha256 for run in first.runs}

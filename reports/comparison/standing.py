@@ -1,10 +1,12 @@
 """Compares the speed of a machine with that of reference systems on which the same configuration was measured.
 
-Benchmark definition, kind of measurement, implementation, precision and every other setting have to be equal except
-the number of threads, which is shown. Speeds are compared, in samples/s, since seeds move the time to train itself by
-several percent. The mean speed of a whole result set may deviate from the machine's long-run mean: sets of one
-machine, an hour apart, deviated by up to 8 %. A ratio of two speeds is therefore shown only beyond TOLERANCE, which
-two such deviations together exceed in one of fifty cases.
+Benchmark definition, kind of measurement, implementation, precision and every other setting have to be equal, except
+the number of threads, which is shown. Speeds in samples/s are compared, and not times to train, which differ by
+several percent between seeds.
+
+The mean speed of a whole result set may deviate from the machine's long-run mean: sets of one machine, measured an
+hour apart, deviated by up to 8 %. A ratio of two speeds is therefore shown only if it exceeds TOLERANCE. Two
+deviations of 8 % together cause a larger ratio in one of fifty cases.
 """
 
 import math
@@ -44,8 +46,8 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
     """Comparison of the speed of a result set with that of a reference system. `ratio` is the set's training
-    samples/s over the reference system's; None where the set is not shown to be faster or slower: within the drift
-    tolerance, or where a set is too noisy to tell."""
+    samples/s divided by the reference system's. It is None if no difference is shown: the speeds differ by no more
+    than the drift tolerance, or a set is too noisy."""
 
     system: str
     machine: str
@@ -68,8 +70,8 @@ class Standing:
 
 
 def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
-    """Compare the speed of a result set of this harness with that of every known reference bundle (.zip of another
-    system's results) of the same configuration; `folder` holds more bundles."""
+    """Compare the speed of a result set of this harness with every known reference bundle (.zip of another system's
+    results) of the same configuration. Bundles are also looked for in `folder`."""
     if result.asked is None or result.place is None or system_of(result) is not None:
         return ()
     found = list[Standing]()
@@ -85,8 +87,8 @@ def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing
 
 
 def _read_alike(result: Result, path: Path) -> list[Result]:
-    """Read the result sets in a reference bundle (.zip of a system's results) whose requested configuration equals
-    that of `result`; other sets are not judged."""
+    """Read result sets in a reference bundle (.zip of a system's results): those whose requested configuration equals
+    that of `result`. Other sets are not judged."""
     assert result.asked is not None
     records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
     decoded = ((place, decode(place, RunSetRecord)) for place in records)

@@ -1,7 +1,7 @@
 """Reads a sweep: every configuration (combination of the varied settings) with the results of its runs or processes.
 
-The sweep's record names the folders of configurations, which are subfolders of the sweep's folder; a configuration
-without results is shown as such.
+The sweep's record names the folders of configurations, which are subfolders of the sweep's folder. A configuration
+without results is kept, and shown without them.
 """
 
 from collections.abc import Sequence
@@ -35,17 +35,19 @@ from rules.records.run import EnergyRecord
 from rules.tree.result_set import real_path
 
 BEST_CONFIDENCE = 0.98
-"""Confidence that the list "not shown to differ" misses no configuration that equals the best in speed or quality."""
+"""Confidence that the list "not shown to differ" is complete: that it has every configuration which truly equals the
+best in speed or quality."""
 
 _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
-"""Index (0 base, 1 new) of the better of two compared configurations, by the verdict on the new one."""
+"""Index (0 base, 1 new) of the better of two compared configurations: a dict from the verdict on the new one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
     """Configuration of a sweep with its outcome; `result` is None where nothing was measured.
 
-    `num_runs` counts finished runs, or processes of a measurement; `num_planned` those requested.
+    `num_runs` counts finished runs, or processes of a measurement; `num_planned` counts the runs or processes
+    requested.
     """
 
     index: int
@@ -110,8 +112,8 @@ class SweepRow:
 
     @property
     def peak_bytes(self) -> float | None:
-        """Largest memory, in bytes, of any of a configuration's processes: of the accelerator where there is one,
-        else of the host."""
+        """Largest memory, in bytes, that any of a configuration's processes used: memory of the accelerator if there
+        is one, else of the host."""
         peaks = (
             getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
             for record in self._records
@@ -125,8 +127,8 @@ class SweepRow:
 
     @property
     def energy_per_sample_j(self) -> float | None:
-        """Measured energy per trained sample over all of a configuration's runs together, in joules; None unless both
-        the energy and the number of samples are known of every run."""
+        """Measured energy per trained sample, in joules, over all runs of a configuration together. None unless
+        energy and number of samples are known for every run."""
         energies = [measured_j(energy) for energy in self.energies]
         repetitions = self.result.repetitions if self.result else ()
         samples = [
@@ -152,12 +154,12 @@ class BestSide:
     refused: Sequence[str]
     """Labels of INVALID configurations, which are not compared."""
     controls: Sequence[str] = ()
-    """Labels of controls, configurations that no user can have (they use the true classes of generated data): left
-    out of the choice of the best configuration, unless fewer than two others remain."""
+    """Labels of controls: configurations that no user can have, since they use the true classes of generated data.
+    Controls cannot be the best configuration, unless fewer than two other configurations remain."""
     verdict: str = ""
-    """Verdict of the comparison where only two configurations are compared; else empty."""
+    """Verdict of the comparison if only two configurations are compared; else empty."""
     so_far: str = ""
-    """Word for the leading configuration in place of 'best' where the runs are too few to tell it from others:
+    """Word for the leading configuration, used instead of 'best' where the runs are too few to tell it from others:
     'lowest so far' or 'highest so far'; else empty."""
 
     @property
@@ -185,8 +187,8 @@ class BestSide:
 
 
 _CONTROLS = {"id_map.kind": "classes"}
-"""Setting that makes a configuration a control, with the value that does so: the control maps ids to embedding rows
-by the latent classes from which the click log was generated, which no user knows of real data."""
+"""Setting that makes a configuration a control, with the setting's value. A control maps ids to embedding rows by the
+latent classes from which the click log was generated; for real data no user knows such classes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,8 +216,8 @@ class SweepFacts:
 
     @property
     def pair(self) -> tuple[Result, Result, Comparison] | None:
-        """Results of the only two configurations of the sweep that have any, and their comparison; None for another
-        number of results, or a refused comparison."""
+        """Results of the two configurations of the sweep that have any, and their comparison. None if the number of
+        results is not two, or the comparison is refused."""
         return _find_pair(self.rows)
 
     @property
@@ -229,11 +231,10 @@ class SweepFacts:
 
 
 def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFacts:
-    """Read the configurations and results of the sweep in `folder`. Raises InputError where there is no sweep, or its
-    record is damaged.
+    """Read the configurations and results of the sweep in `folder`. Results in `known` are not judged again.
 
-    Raises AbsentKindError where its sets are of a kind of measurement that this copy of dlrmbench lacks. Results in
-    `known` are not judged again.
+    Raises InputError if there is no sweep, or its record is damaged. Raises AbsentKindError if its sets are of a kind
+    of measurement that this copy of dlrmbench lacks.
     """
     problems: list[str] = []
     sweep = read_experiment_record(folder, problems)
@@ -264,8 +265,8 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
 def read_rows(
     folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
 ) -> list[SweepRow]:
-    """Read the results of each configuration of a sweep or suite, with its values of the varied settings; the
-    configurations are not compared yet."""
+    """Read the results of each configuration of a sweep or suite, and the configuration's values of the varied
+    settings. The configurations are not compared yet."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
@@ -313,8 +314,8 @@ def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dic
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
-    """Compare each configuration of a sweep with the first that has results; the tests of all comparisons are one
-    family, whose levels Holm's method sets."""
+    """Compare each configuration of a sweep with the first one that has results. The tests of all comparisons are one
+    family: Holm's method corrects their significance levels together."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
     if len(sides) < 2:
         return tuple(rows)
@@ -333,8 +334,8 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Return the best of the results that are not INVALID; None for fewer than two results with a compared value, or
-    where benchmarks differ. Controls (configurations no user can have) are left out unless fewer than two other
+    """Return the best of the results that are not INVALID. None if fewer than two results have a compared value, or
+    if benchmarks differ. Controls (configurations that no user can have) are left out, unless fewer than two other
     results remain."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
@@ -385,19 +386,19 @@ def _value_text(name: str, value: float) -> str:
 
 
 def _is_control(side: Result) -> bool:
-    """Return whether a result is a control: it used values that only the generator of its data knows, so no user can
-    have it."""
+    """Return whether a result is a control: it used values that only the generator of its data knows, so that no user
+    can have such a result."""
     config = {} if side.asked is None else side.asked.config
     return any(key in config and config[key].value == value for key, value in _CONTROLS.items())
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
-    """Return the labels of results in `others` that are not shown to be slower, or worse, than `best`, which was
-    chosen by the same data.
+    """Return the labels of results in `others` that are not shown to be slower, or worse, than `best`. The choice of
+    `best` from the same data is accounted for.
 
-    The confidence is BEST_CONFIDENCE over all pairs. A result counts as shown to be slower by a test on the spread of
-    the two results and, where all results were measured alternately, only if a test on the spread of all results
-    shows it as well.
+    The confidence is BEST_CONFIDENCE over all pairs. A result is shown to be slower by a test that uses the spread of
+    the two results. Where all results were measured alternately, a second test, which uses the spread of all results,
+    must show it as well.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)

@@ -22,7 +22,8 @@ def sentence(comparison: Comparison) -> str:
     """Return a comparison of two results in a sentence: '1.60x slower: 1.56x from throughput; no effect of
     convergence is shown.'
 
-    The results' labels are not in it. A result that the rules reject is named first, a noisy machine last.
+    The sentence does not name the results' labels. It begins with a result that the rules reject, if there is one,
+    and ends with the remark that a machine was noisy.
     """
     text = plain_sentence(comparison)
     if comparison.disturbed_sides:
@@ -32,7 +33,7 @@ def sentence(comparison: Comparison) -> str:
 
 
 def rejected_words(comparison: Comparison) -> str:
-    """Return ' (INVALID)' or ' (baseline INVALID)', to follow a verdict; empty where the rules accept both compared
+    """Return ' (INVALID)' or ' (baseline INVALID)' to put after a verdict; empty if the rules accept both compared
     results."""
     if not comparison.invalid_sides:
         return ""
@@ -40,8 +41,8 @@ def rejected_words(comparison: Comparison) -> str:
 
 
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
-    """Return a comparison in a sentence without the rules' verdicts and noise; `base` is the name to print for the
-    baseline."""
+    """Return a comparison in a sentence that leaves out the rules' verdicts and noise; `base` is the name to print
+    for the baseline."""
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."
@@ -72,10 +73,10 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat '. The sets were measured one after the other; a difference of 20 % is allowed for
-    drift (...)', which follows a sentence's words before its full stop; empty where runs were made alternately.
+    """Return the caveat '. The sets were measured one after the other; a difference of 20 % is allowed for drift
+    (...)', to put before a sentence's full stop. Empty where runs were made alternately.
 
-    The drift tolerance is left out where the comparison gives it in its reason for no verdict.
+    The drift tolerance is left out if the comparison's reason for having no verdict already states it.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
@@ -112,9 +113,9 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
 
 
 def threads_words(comparison: Comparison, given: Collection[str] = ()) -> str:
-    """Return 'with 2 threads against 1' where two results differ in the number of threads, which dlrmbench may have
-    chosen by timing. Empty where the number is equal, or where `given` (keys of settings) contains the key of the
-    number of threads."""
+    """Return 'with 2 threads against 1' if two results differ in the number of threads, which dlrmbench may have
+    chosen by timing. Empty if the number is equal, or if `given` (keys of settings) contains the key of this
+    number."""
     found = next((change for change in comparison.changes if change.name == THREADS), None)
     if found is None or THREADS in given:
         return ""
@@ -146,9 +147,10 @@ def _decided(factor: FactorComparison) -> str:
 
 
 def _overhead(ratio: float) -> str:
-    """Return the ratio of two results' overhead (time to train relative to the time spent training) in words.
+    """Return in words the ratio of two results' overhead (time to train divided by the time spent training).
 
-    The same time outside training is a larger overhead where training is faster."""
+    Equal time outside training is a larger overhead where training is faster.
+    """
     weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
@@ -169,8 +171,8 @@ def _end(time_ratio: float) -> str:
 
 
 def wide_range(whole: FactorComparison) -> str:
-    """Return the interval of a ratio in a title or sentence, to follow the ratio: ' (2.4x to 21x)'; empty where both
-    ends lie within 10 % of the ratio."""
+    """Return the interval of a ratio, to put after the ratio in a title or sentence: ' (2.4x to 21x)'. Empty where
+    both ends lie within 10 % of the ratio."""
     is_of_time = factor_of(whole.name).is_of_time
     interval = whole.time_interval if is_of_time else whole.shown_interval
     middle = whole.time_ratio if is_of_time else whole.ratio
@@ -207,8 +209,8 @@ def times(factor: float) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """Return in words how many runs a verdict on an inconclusive compared quantity needs, if the true difference is
-    as measured."""
+    """Return in words how many runs are needed for a verdict on a compared quantity that is inconclusive so far, if
+    the true difference is as measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
     low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
@@ -252,7 +254,8 @@ def verdict_text(factor: FactorComparison) -> str:
 
 
 def _range(whole: FactorComparison) -> str:
-    """Return the interval that decides a verdict, as speeds: '1.01x slower to 1.12x slower (95 % …)'."""
+    """Return the interval that decides a verdict, with its ends as ratios of speed: '1.01x slower to 1.12x slower (95
+    % …)'."""
     interval = whole.time_interval
     if interval is None or whole.adjusted_interval is None:
         return "no interval"
@@ -261,11 +264,11 @@ def _range(whole: FactorComparison) -> str:
 
 def _parts(comparison: Comparison) -> str:
     """Return in words the factors of the time to train (such as throughput) that have a verdict, the largest effect
-    first, then the names of other factors that differ by half a percent or more.
+    first; then the names of other factors that differ by half a percent or more.
 
-    A factor that works against the difference of the whole time is given by its own size: '1.18x slower from
-    convergence'. One without a verdict is named without its size. Where no factor
-    has a verdict, the words are that the cause is not shown if the whole time has a verdict, else empty.
+    If a factor's effect is opposite to the difference of the whole time, its own direction is named: '1.18x slower
+    from convergence'. If no factor has a verdict, the words say that the cause is not shown; they are empty if the
+    whole time has no verdict either.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1

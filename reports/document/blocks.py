@@ -21,10 +21,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """Cell of a table. `sort` is the sort key (empty sorts last); `kind` is a CSS class.
+    """Cell of a table. `sort` is the sort key (cells with an empty key sort last); `kind` is a CSS class.
 
     `sub` is a second line in quieter type. `anchor` is the id of the part of the page that the text links to; `id` is
-    the cell's own id as the target of such links.
+    the cell's own id, to which other parts can link.
     """
 
     text: str
@@ -43,11 +43,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
-    """Column of a table. `is_below`: a terminal prints the column's cells, which are too long for a row, on lines
-    below their row.
+    """Column of a table. `is_below`: the column's cells are too long for a row, so a terminal prints them on lines
+    below the row.
 
-    `names_row`: the column is needed to tell rows apart. Where a table is too wide for a terminal and is printed in
-    parts, each part repeats the columns that have `names_row`, and the table's first column.
+    `names_row`: the column is needed to tell rows apart. Where a table is too wide for a terminal, it is printed in
+    parts; each part repeats the table's first column and the columns with `names_row`.
     """
 
     name: str
@@ -61,8 +61,8 @@ class TableColumn:
 class Table:
     """Table whose first column names its rows. Numeric columns sort by the number at the start of their text.
 
-    With `layout` "records" the table is too wide for a terminal, which shows each row as a heading with a line per
-    column.
+    `layout` is "records" if the table is too wide for a terminal, which then shows each row as a heading with a line
+    per column.
     """
 
     id: str
@@ -75,18 +75,19 @@ class Table:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all columns of a table but the first hold numbers, so that one CSS class suffices for all cells."""
+        """Whether all columns of a table except the first hold numbers, so that one CSS class suffices for all
+        cells."""
         return len(self.columns) > 1 and all(column.is_number for column in self.columns[1:])
 
     @property
     def is_long(self) -> bool:
-        """Whether a table scrolls in a box of its own, under a fixed head: those of more than 30 rows do, but for
-        tables of verdicts, which are always shown whole."""
+        """Whether a table scrolls in a box of its own, under a fixed head. Tables of more than 30 rows do; tables of
+        verdicts never do, as they are always shown whole."""
         return len(self.rows) > 30 and self.style != "verdicts"
 
     @property
     def heading(self) -> str:
-        """Caption of a table; where the table scrolls, with the number of rows."""
+        """Caption of a table; if the table scrolls, the number of rows is added."""
         return f"{self.caption}; {len(self.rows)} rows" if self.is_long else self.caption
 
 
@@ -133,9 +134,9 @@ Shown = (
     tuple[str | TableColumn | None, str | Callable[[_Item], object]]
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
-"""Specification of a table column as a tuple: the column; the value of an item that it shows, as a field's name
-('run.log.seed' for a nested field) or as a function of the item; and the function that formats the value. With None
-as the column, the table leaves it out."""
+"""Specification of a table column as a tuple: the column; the value to show of each item; and the function that
+formats the value. The value is a field's name ('run.log.seed' for a nested field) or a function of the item. If the
+column is None, the table leaves it out."""
 
 
 def table_of(
@@ -147,8 +148,8 @@ def table_of(
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """Return a table with one row per item, and with columns by specification. A value of None is shown as unknown,
-    without calling the column's formatter."""
+    """Return a table with one row per item, and with the columns that the specifications describe. A value of None is
+    shown as unknown, without calling the column's formatter."""
     shown = [(column, _shows(*how)) for column, *how in columns if column is not None]
     rows = [[show(item) for _, show in shown] for item in items]
     return text_table(
@@ -173,12 +174,12 @@ def _member(names: Sequence[str], item: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """Figure with `lead`, the sentence that it supports, and the table of the values that it shows; where `table` is
-    None, `table_note` says which other table has them.
+    """Figure with `lead`, the sentence that it supports, and the table of the values that it shows. If `table` is
+    None, `table_note` says which other table has these values.
 
     `heading` is empty where the heading of the page's section is enough. `views` are drawings over different
-    horizontal axes, by the name that a reader chooses; the first of them is `figure`. `series` are the colour numbers
-    and names of the lines that a reader may hide.
+    horizontal axes, each with the name under which a reader chooses it; the first of them is `figure`. `series` are
+    the colour numbers and names of the lines that a reader may hide.
     """
 
     figure: Figure
@@ -261,8 +262,8 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingEntry:
-    """Finding of a rule check at one place in a log or file, or at several places where the findings are equal; texts
-    that are empty are not printed."""
+    """Finding of a rule check at one place in a log or file, or at several places with equal findings. Empty texts
+    are not printed."""
 
     where: str
     what: str

@@ -1,4 +1,5 @@
-"""Makes blocks of findings of rule checks: by rule, errors first, equal findings of several places in one row."""
+"""Makes blocks of findings of rule checks: grouped by rule, errors first. Equal findings at several places share a
+row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ from rules.logs.text import printable
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
 _PREFIXES: Mapping[Severity, str] = {"error": "broken rule: ", "warning": "broken rule: ", "info": "not met: "}
-"""Prefix of a rule's title in findings, by severity: a title is a demand, and without a prefix would read as met. An
-info is worth knowing, and breaks no rule."""
+"""Prefix of a rule's title in findings, by severity. A title states what the rule demands; without a prefix it would
+read as if the demand were met. A finding of severity info breaks no rule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacedFinding:
-    """Finding of a rule check with the name of its place (file, line); `label` is the configuration that it
-    concerns."""
+    """Finding of a rule check with the name of its place (file, line); `label` names the configuration that the
+    finding is about."""
 
     finding: Finding
     where: str
@@ -37,12 +38,12 @@ def group_findings(
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
     count_rest: Callable[[Sequence[PlacedFinding]], str] | None = None,
 ) -> tuple[FindingGroup, ...]:
-    """Return findings in groups, one per severity and rule: errors first, and rules of one severity in the order in
-    which they were judged. Findings that are equal but for their places share a row.
+    """Return findings in groups, one per severity and rule. Errors come first; within a severity, rules keep the
+    order in which they were judged. Findings that are equal except for their places share a row.
 
-    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings are beyond
-    that maximum. `name_places` and `name_labels` join the places and the labels of the findings in a row. The
-    findings are about `num_labels` configurations, or other things that `label_noun` names.
+    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings are left
+    out. `name_places` and `name_labels` join the places and the labels of the findings in a row. The findings are
+    about `num_labels` configurations, or about other things that `label_noun` names.
     """
     by_rule: dict[tuple[Severity, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -74,8 +75,8 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """Return in words the rules that findings of one severity break; of many rules, the first few and the number of
-    the others. '' where no rule is broken.
+    """Return in words the rules that findings of one severity break. If they are many, only the first few are named,
+    with the number of the others. '' if no rule is broken.
 
     An example is 'broken rule: CA101 (evaluations must come as often as the benchmark says)'.
     """

@@ -44,7 +44,7 @@ def page_glossary(
     """Return the glossary of a page: terms of training if `is_trained`, and the entries `terms` of other kinds of
     measurement.
 
-    Quality is explained by the `metrics` on the page.
+    The entry on quality explains the `metrics` that the page shows.
     """
     shown = (_TERMS if is_trained else {}) | _COMMON | dict(terms)
     if "Quality" in shown and metrics:
@@ -77,10 +77,10 @@ TRADEMARK = (
 
 
 def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
-    """Return the footnotes that MLCommons' messaging guidelines ask for below results under the names of its
-    benchmarks.
+    """Return the footnotes that MLCommons' messaging guidelines ask for below results that carry the names of
+    MLCommons' benchmarks.
 
-    `standings` are the verification statuses of all results, each as often as it occurs.
+    `standings` are the verification statuses of all results, with repetitions.
     """
     num_official = sum(standing in MARKS for standing in standings)
     notes = [FOOTNOTE_UNVERIFIED] if "unverified" in standings else []
@@ -90,8 +90,8 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
 
 
 def standing_line(standings: Collection[Standing]) -> str:
-    """Return a sentence on the verification status of results, which all have the same status, or are a mixture of
-    unverified and published results."""
+    """Return a sentence on the verification status of results. Either all have one status, or some are unverified and
+    some published."""
     if {"unverified", "published"} <= set(standings):
         return OF_BOTH
     lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}

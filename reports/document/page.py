@@ -58,8 +58,8 @@ class PageView:
     colophon: str
     data: Markup
     head: tuple[Fact, ...] = ()
-    """Rows of the page's head: machine, date, command, code, differences, noise and the next command, in this
-    order."""
+    """Rows of the page's head, in this order: machine, date, command, code, differences between configurations,
+    noise, and the command to run next."""
     is_brief: bool = False
     """Whether the page is a summary on one sheet of paper, on which to base a decision (`report --summary`)."""
     sweeps: tuple[PageSection, ...] = ()

@@ -12,15 +12,15 @@ from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
-"""Values of one configuration in the table of the checkpoint study, by the names of the table's columns."""
+"""Values of one configuration in the table of the checkpoint study: a dict from the table's columns to values."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
 _WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""Smallest factors by which the paper Check-N-Run reports to reduce the bytes written and the storage capacity of
-checkpoints."""
+"""Lower ends of the ranges that the paper Check-N-Run reports: the factors by which checkpoints write fewer bytes,
+and by which they take less storage."""
 _MOST_SIZES = 2
-"""Maximum number of configurations up to which a sentence gives the sizes and times of their checkpoints; of more
-configurations only the table gives them."""
+"""Maximum number of configurations for which a sentence gives the sizes and times of checkpoints. For more
+configurations, only the table gives them."""
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
     "Rounding": (None, "given"), "Kept": (None, "given"), "Checkpoints": (None, "measured"),
@@ -61,9 +61,9 @@ def read_checkpoints(results: Sequence[Result]) -> list[Row]:
 
 
 def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
-    """Return one configuration's row of the checkpoint study, over all checkpoints of its processes: bytes written
-    are sums, bytes to restore and on disk are maxima, and times are medians, except that the time of waiting (mostly
-    zero) and the time of restoring are means."""
+    """Return one configuration's row of the checkpoint study, over all checkpoints of its processes. Bytes written
+    are sums; bytes to restore and bytes on disk are maxima. Times are medians, except for the times of waiting
+    (mostly zero) and of restoring, which are means."""
     taken = [each for process in processes for each in process.taken]
     embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
     full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
@@ -94,12 +94,12 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words the number and size of checkpoints and how long each holds training up; by what factor they
-    take fewer bytes, to write and to restore, than checkpoints of all rows in 32 bits; what limits that factor; and
-    the factors that the paper Check-N-Run published.
+    """Return in words how many bytes checkpoints save, compared with checkpoints of all rows in 32 bits: the factors
+    for writing and for restoring, what limits them, and the factors that the paper Check-N-Run published. For few
+    configurations the words include the number and size of checkpoints, and how long each holds training up.
 
-    The bytes to restore are the most that had to be stored so that the newest checkpoint could be restored. ''
-    without checkpoints.
+    The bytes to restore are the most that had to be stored so that the newest checkpoint could be restored. '' if
+    there are no checkpoints.
     """
     if not rows:
         return ""
@@ -126,8 +126,8 @@ def checkpoint_words(rows: Sequence[Row]) -> str:
 
 
 def _size_words(row: Row) -> str:
-    """Return in words the number and size of checkpoints, and how long each holds training up: '20 checkpoints of 1.2
-    MiB on average, each of which holds training up for 23.7 ms; '."""
+    """Return in words the number and size of checkpoints, and how long training waits for each: '20 checkpoints of
+    1.2 MiB on average, each of which holds training up for 23.7 ms; '."""
     size = num_bytes(row["All written"] / row["Checkpoints"])
     which = "each of which" if row["Checkpoints"] > 1 else "which"
     told = plural(row["Checkpoints"], "checkpoint")
@@ -146,8 +146,8 @@ def _alone(row: Row) -> str:
 
 def _capacity(times_less: float) -> str:
     """Format the factor by which checkpoints save storage: '4.3 × less capacity', or '2.0 times as much capacity' for
-    a factor below 1, which is possible since a base checkpoint of all rows in 32 bits and an increment together take
-    more than all rows."""
+    a factor below 1. A factor below 1 is possible: a base checkpoint of all rows in 32 bits and an increment together
+    take more than all rows."""
     return _times(times_less, "less capacity", "as much capacity")
 
 
@@ -185,12 +185,12 @@ def hold_against_published(rows: Sequence[Row]) -> str:
 
 
 def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
-    """Return the interval in seconds between checkpoints that loses least time to checkpoints and failures, and the
+    """Return the interval in seconds between checkpoints at which checkpoints and failures cost least time, and the
     fraction of time lost.
 
-    Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M): d is how long a
-    checkpoint holds training up, M the mean time between failures, which come at random. A failure costs half an
-    interval, the writing of a checkpoint, and restoring.
+    This is Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M). d is
+    how long a checkpoint holds training up; M is the mean time between failures, which come at random. A failure
+    costs half an interval, the writing of a checkpoint, and restoring.
     """
     lost_s, write_s = row["Stall"] + row["Waiting"], row["Writing"]
     part = lost_s / (2 * mtbf_s)
@@ -201,8 +201,8 @@ def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
 
 
 def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> StudyRecord | None:
-    """Make a study (table and findings) of all checkpoints that the results recorded; None where no result recorded
-    any. `mtbf_s` is the mean time between failures in seconds, for which the best interval is computed."""
+    """Make a study (table and findings) of all checkpoints that the results recorded; None if no result recorded any.
+    The best interval between checkpoints is computed for a mean time between failures of `mtbf_s` seconds."""
     rows = read_checkpoints(results)
     if not rows:
         return None

@@ -9,7 +9,7 @@ from reports.text.formatting import MISSING, printable
 from rules.records.run import EnergyRecord, RunRecord
 
 STEADY = 0.97
-"""Ratio of a GPU clock's lowest to its highest sample below which the clock is said to have moved during
+"""Ratio of a GPU's lowest to its highest sampled clock frequency. Below it, the clock is said to have moved during
 measurement."""
 
 
@@ -27,9 +27,10 @@ def mean_energy_j(result: Result) -> float | None:
 
 
 def energy_per_sample_j(result: Result) -> float | None:
-    """Return joules per sample: mean energy over mean samples of a result's converged runs, or of its processes.
+    """Return joules per sample: the mean energy divided by the mean samples, over a result's converged runs or over
+    its processes.
 
-    Energy of evaluations is included. None unless both energy and samples are known for all runs or processes.
+    Energy of evaluations is included. None unless energy and samples are known for all runs or processes.
     """
     energy_j = mean_energy_j(result)
     samples = [
@@ -72,8 +73,8 @@ def source_words(energy: EnergyRecord) -> str:
 
 
 def explain_ranks(records: Iterable[RunRecord | None]) -> str:
-    """Return the remark that the energy of runs on several ranks was measured by rank 0 alone, as by earlier versions
-    of dlrmbench; '' where no run was measured in this way."""
+    """Return the remark that only rank 0 measured the energy of runs on several ranks, as earlier versions of
+    dlrmbench did; '' if no run was measured in this way."""
     alone = any(
         record is not None
         and len(record.ranks) > 1
@@ -90,8 +91,8 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
 
 
 def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
-    """Return the remark that a GPU's clock frequency changed during measurement, with the remedy; '' where none
-    changed by more than the tolerance STEADY."""
+    """Return the remark that a GPU's clock frequency changed during measurement, with the remedy; '' if every GPU's
+    clock stayed within the tolerance STEADY."""
     gpus = [gpu for energy in records if energy is not None for gpu in energy.gpus]
     clocks = [(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
     moved = [clock for clock, _ in clocks if clock.lowest < STEADY * clock.highest]

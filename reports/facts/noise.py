@@ -1,8 +1,8 @@
 """Computes the noise of a result set: the shares of convergence, speed and overhead in the spread of its times to
-train, and the smallest difference to another set that can be detected.
+train, and the smallest detectable difference to another set.
 
-The page, `score` and `run` show it before any comparison. As in verdicts, a spread is never taken as smaller than the
-resolution of the evaluations, and a detectable difference never as smaller than the smallest effect of interest.
+The page and the commands `score` and `run` show it before any comparison. As in verdicts, a spread is at least the
+resolution of the evaluations, and a detectable difference is at least the smallest effect of interest.
 """
 
 import math
@@ -27,7 +27,8 @@ ASSUMED_DRIFT = 0.2
 """Assumed drift of speed between sets measured one after the other, as a fraction; used where no drift was
 measured."""
 _Turns = tuple[float | None, float | None, float | None]
-"""Detectable difference of sets measured alternately (A/B), and the ends of its 95 % range; None where unknown."""
+"""Detectable difference of two sets measured alternately (A/B), and the ends of its 95 % range; each is None where it
+is unknown."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
 """Significance level of a test that needs no correction for multiple tests, such as that of a measurement of one
@@ -36,8 +37,8 @@ quantity."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """Shares of convergence, speed and overhead in the variance of the logarithm of the time to train. The three add
-    up to 1; one of them that offsets the others is below 0."""
+    """Shares of convergence, speed and overhead in the variance of the logarithm of the time to train. The three
+    shares add up to 1. A negative share means that this factor offsets the others."""
 
     convergence: float
     speed: float
@@ -46,13 +47,13 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """Detectable difference of two sets: the smallest true difference that is found with 80 % power, as a fraction;
-    for a quality, in the quality's unit.
+    """Detectable difference of two sets: the smallest true difference that is found with 80 % power. It is a
+    fraction; for a quality, it is in the quality's unit.
 
-    `apart` is for two sets measured one after the other. `in_turns` is for sets measured alternately (A/B) in pairs
-    of runs with equal seeds, assumed to need equal samples to converge; it is None where it is unknown, as for a
-    quantity that equal seeds are not known to make alike. In 95 % of sets the true value of `in_turns` lies between
-    `in_turns_low` and `in_turns_high`: from few runs it is only roughly known how far successive runs differ.
+    `apart` is for two sets measured one after the other. `in_turns` is for sets measured alternately (A/B), in pairs
+    of runs with equal seeds, which are assumed to need equal samples to converge. `in_turns` is None where it is
+    unknown, as for a quantity that equal seeds may not make equal. In 95 % of sets, the true value of `in_turns` lies
+    between `in_turns_low` and `in_turns_high`: few runs show only roughly how far successive runs differ.
     """
 
     apart: float
@@ -64,8 +65,8 @@ class Smallest:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
     """Noise of a set with `num_runs` converged runs: the shares of convergence, speed and overhead in the spread of
-    its times, and the detectable differences in time and in throughput; each is None where runs are too few, or logs
-    lack a value."""
+    its times, and the detectable differences in time and in throughput. Each is None if runs are too few or logs lack
+    a value."""
 
     num_runs: int
     shares: Shares | None
@@ -96,15 +97,15 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, tolerances: Ma
 def noise_of_rates(
     rates: Sequence[float], *, min_effect: float, tolerance: float, step: float = 0.0
 ) -> Smallest | None:
-    """Return the detectable difference between sets of a rate measured in several processes; None for too few
-    processes, or for a rate of 0 or less."""
+    """Return the detectable difference between two sets of a rate that is measured in several processes. None if
+    processes are too few, or a rate is 0 or less."""
     logs = _logarithms(rates)
     return None if logs is None else _of_rates(logs, step, min_effect, tolerance, level=_LEVEL)
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
     """Return the detectable difference of a quantity that is compared by differences and does not drift, such as
-    quality; None for too few values, or where one is not finite."""
+    quality. None if values are too few, or a value is not finite."""
     if len(values) < MIN_RUNS or not all(map(math.isfinite, values)):
         return None
     design = Design(spread=float(np.std(values, ddof=1)), num_base=len(values), num_new=len(values))
@@ -112,10 +113,10 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 
 
 def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
-    """Return the ends of the 95 % range of the true standard deviation, as multiples of the standard deviation
-    measured from `num_runs` runs, at least 2.
+    """Return both ends of the 95 % range of the true standard deviation, as multiples of the standard deviation that
+    was measured from `num_runs` runs (at least 2).
 
-    `degrees` are the degrees of freedom, by default one fewer than runs.
+    `degrees` are the degrees of freedom, by default `num_runs` - 1.
     """
     degrees = num_runs - 1 if degrees is None else degrees
     return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
@@ -130,12 +131,12 @@ def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a result was measured on a noisy machine: other processes kept more than a tenth of the CPUs
-    busy (BUSY_SHARE), a run is an outlier in speed, or the speed varied much (`is_speed_unsteady`) between its runs
-    or processes.
+    """Return whether a result was measured on a noisy machine. Signs of noise: other processes kept more than a tenth
+    of the CPUs busy (BUSY_SHARE), a run is an outlier in speed, or the speed varied much between runs or processes
+    (`is_speed_unsteady`).
 
-    Where the CPUs that others kept busy are not on record, the check of the environment before the first run decides
-    by the load average, to which an earlier command of the same user contributes.
+    If the CPUs kept busy by other processes are not on record, the load average decides, as checked before the first
+    run. An earlier command of the same user contributes to the load average.
     """
     if _is_shared(result):
         return True
@@ -180,10 +181,10 @@ def _apart(
 
 
 def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:
-    """Return the detectable difference (80 % power) of pairs whose two runs follow each other in time, with its 95 %
-    range.
+    """Return the detectable difference (80 % power) for pairs of runs made one directly after the other, with its 95
+    % range.
 
-    The spread of such pairs is estimated from successive runs of the set: noise that lasts longer than a run affects
+    The spread of the pairs is estimated from successive runs of the set: noise that lasts longer than a run affects
     both runs of a pair alike.
     """
     if (number := len(logs)) < MIN_RUNS:

@@ -16,8 +16,8 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
-    """Return the profiles of training steps recorded in folders, equal ones once; of the folders, only the first
-    _MAX_PROFILES are read."""
+    """Return the profiles of training steps recorded in folders, without duplicates. Only the first _MAX_PROFILES
+    folders are read."""
     found: list[ProfileRecord] = []
     for folder in islice(folders, _MAX_PROFILES):
         record = read_record(folder / PROFILE_FILE, ProfileRecord, [])
@@ -27,8 +27,8 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:
-    """Return pairs of a limit ('compute', 'memory', 'gather', 'overhead') and the share of a training step's time in
-    the phases that this limit bounds; a limit without a known share is left out."""
+    """Return pairs (limit, share). Limits are 'compute', 'memory', 'gather' and 'overhead'; a share is the fraction
+    of a training step's time in the phases that the limit bounds. A limit without a known share is left out."""
     shares = record.step.computed.bound_shares
     return tuple((name, share) for name in get_args(Bound) if (share := amount(shares.get(name))) is not None)
 
@@ -39,7 +39,7 @@ def bound_name(limit: Bound) -> str:
 
 
 def phase_label(phase: PhaseRecord) -> str:
-    """Return the printed name of a phase of a training step: the label in the profile, or, where that has none, the
+    """Return the printed name of a phase of a training step: the label in the profile or, if there is none, the
     phase's identifier made readable, such as 'top mlp fwd' for top_mlp_forward."""
     readable = phase.phase.replace("_forward", " fwd").replace("_backward", " bwd").replace("_", " ")
     return printable(phase.label or readable, 40)

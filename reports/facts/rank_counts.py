@@ -14,8 +14,8 @@ _MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankedSet:
-    """Row of the table on scaling: a configuration's number of ranks (distributed processes), the sharding of tables
-    and the formats in which ranks exchange data, and geometric means over converged runs."""
+    """Row of the table on scaling. It has a configuration's number of ranks (distributed processes), sharding of
+    embedding tables, formats in which ranks exchange data, and geometric means over converged runs."""
 
     result: Result
     num_ranks: int
@@ -26,9 +26,9 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware, and all settings except the number of ranks and of threads, the method of matrix products, the
-    formats and sharding of the exchange between ranks, and the global batch size. Configurations are compared over
-    ranks, threads or exchange only where these are equal."""
+    """Hardware and settings that must be equal for configurations to be compared over ranks, threads or exchange.
+    These are all settings except the number of ranks, the number of threads, the method of matrix products, the
+    formats and sharding of the exchange between ranks, and the global batch size."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -41,7 +41,7 @@ class RankedSet:
 
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
-        """Records of the bytes and times of exchange between ranks, of those runs that recorded them."""
+        """Records of the bytes and times of the exchange between ranks, for those runs that have such a record."""
         return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property

@@ -15,8 +15,8 @@ MAX_DEFINITION_BYTES = 64 << 10
 
 
 def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
-    """Return a result set's benchmark definition, None if there is none, and the reference convergence points of the
-    MLPerf round that the set is judged by."""
+    """Return two things: a result set's benchmark definition (None if there is none), and the reference convergence
+    points of the MLPerf round that the set is judged by."""
     try:
         benchmark = find_definition(_named(result), None, _definition_file(result))
     except DefinitionError:
@@ -34,8 +34,8 @@ def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint,
 def own_definition(result: Result) -> str | None:
     """Return the printable text of a user's own benchmark definition (not shipped), from the copy in the result set.
 
-    None where there is no copy, where it is a link out of the set or larger than MAX_DEFINITION_BYTES, or where it
-    defines another benchmark than the logs name.
+    None if there is no copy, if the copy is a link that leads out of the set, if it is larger than
+    MAX_DEFINITION_BYTES, or if it defines another benchmark than the one that the logs name.
     """
     path, root = _definition_file(result), result.place
     if path is None or root is None or result.score.benchmark in shipped_names() or leads_out(path, root):
@@ -55,15 +55,15 @@ def _definition_file(result: Result) -> Path | None:
 
 
 def _named(result: Result) -> NamedBenchmark:
-    """Return the name and version of the benchmark that a result set was judged as; the version is the one that most
-    of its logs state."""
+    """Return the name and version of the benchmark that a result set was judged as. The version is the one that most
+    of the set's logs state."""
     versions = [run.benchmark_version for run in result.score.runs]
     return NamedBenchmark(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
 
 
 def outcome_words(result: Result) -> str:
-    """Return the outcome of the RCP (reference convergence point) test in words: 'not tested' without a test, 'no
-    RCP' without points."""
+    """Return in words the outcome of the RCP (reference convergence point) test: 'not tested' if there was no test,
+    'no RCP' if there are no points."""
     outcome = result.score.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)

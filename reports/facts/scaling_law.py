@@ -18,7 +18,8 @@ from rules.records.measured.quality import QualityRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """One size of a model: computed training FLOP, and measured normalised entropy and quality of each seed."""
+    """One size of a model: its computed training FLOP, and the normalised entropy and quality measured with each
+    seed."""
 
     label: str
     training_flop: float
@@ -42,8 +43,8 @@ class LawData:
     eval_samples: int
 
     def why_unlike(self, other: "LawData") -> str:
-        """Return in words the first respect in which the data of this scaling law differ from those of `other`, so
-        that the laws must not be compared: '1,000 training samples, not 2,000'; '' for equal data."""
+        """Return in words the first difference between the data of this scaling law and the data of `other`, because
+        of which the laws must not be compared: '1,000 training samples, not 2,000'. '' for equal data."""
         if self.dataset_sha256 is None or other.dataset_sha256 is None:
             return "its dataset is not on record"
         if self.dataset_sha256 != other.dataset_sha256:
@@ -57,12 +58,12 @@ class LawData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLaw:
-    """Scaling law fitted to several sizes of a model; where none could be fitted, `fitted` is None and `why_not` is
-    the reason.
+    """Scaling law fitted to several sizes of a model. If none could be fitted, `fitted` is None and `why_not` is the
+    reason.
 
     Laws with equal `data` are drawn on one chart; `data` is None where nothing was measured. `seed` is the random
-    seed of the bootstrap. `num_beaten` is the number of configurations that were left out because another
-    configuration with equal training FLOP, for example with another learning rate, was better.
+    seed of the bootstrap. `num_beaten` is the number of configurations left out because another one with equal
+    training FLOP (for example, with another learning rate) was better.
     """
 
     sizes: tuple[Size, ...]
@@ -73,8 +74,8 @@ class ScalingLaw:
     num_beaten: int = 0
 
     def resampled_at(self, compute: float) -> Floats | None:
-        """Return the law's normalised entropy at `compute` FLOP, one value per bootstrap resample of seeds; None with
-        one seed."""
+        """Return the normalised entropy that the law gives at `compute` FLOP, one value per bootstrap resample of
+        seeds. None if there is only one seed."""
         flop, entropies = [size.training_flop for size in self.sizes], [size.entropies for size in self.sizes]
         return values_at(compute, flop, entropies, self.seed)
 
@@ -82,9 +83,9 @@ class ScalingLaw:
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
     """Fit a scaling law to the configurations that were measured with the largest number of seeds.
 
-    Of several configurations with training FLOP equal within 10 %, as where only the learning rate differs, the best
-    is used. In the returned law, `fitted` is None where the sizes do not follow a law. `seed` is the random seed of
-    the bootstrap.
+    Of several configurations whose training FLOP are equal within 10 %, for example with different learning rates,
+    only the best is used. In the returned law, `fitted` is None if the sizes do not follow a law. `seed` is the
+    random seed of the bootstrap.
     """
     known = [
         (label, found.measured)

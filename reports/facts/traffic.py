@@ -1,4 +1,5 @@
-"""Reads the traffic between ranks from run.json: bytes by kind, and the part of a training step not spent waiting."""
+"""Reads the traffic between ranks from run.json: the bytes of each kind of data, and the part of a training step in
+which a rank does not wait for others."""
 
 from collections.abc import Sequence
 
@@ -28,14 +29,14 @@ def total_bytes(sent: TrafficBytes) -> int:
 
 
 def traffic_words(traffic: TrafficRecord) -> str:
-    """Return in words the bytes that the ranks of one measured process group exchange in a training step."""
+    """Return in words the bytes that the ranks of one process group exchange in a training step, as measured."""
     num_bytes = count(total_bytes(traffic.bytes_per_step))
     return f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted"
 
 
 def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
     """Return the seconds of a training step in which a rank did not wait for other ranks: the step's time `step_s`
-    minus the times `waited_s`; None if one of these is unknown, or the difference is negative."""
+    minus the times `waited_s`. None if one of these times is unknown, or the difference is negative."""
     known = [value for value in waited_s if value is not None]
     if step_s is None or len(known) < len(waited_s):
         return None

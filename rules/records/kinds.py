@@ -1,5 +1,5 @@
-"""Register the kinds of measurement (training, throughput, …) by name, the core's before the extensions'; a kind's
-record type is imported when it is asked for."""
+"""Register the kinds of measurement (training, throughput, …) by name: the core's kinds first, then those of
+extensions. A kind's record type is imported only when it is asked for."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -15,12 +15,12 @@ CORE_PLACES: Mapping[str, Places] = {
     "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
     "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
 }
-"""Locations of the record type (module:type) and of the measuring module of each kind of measurement in the core, by
-the kind's name: adding a kind takes one line here."""
+"""Kinds of measurement in the core: a dict from the kind's name to the locations of its record type (module:type) and
+of its measuring module. Adding a kind takes one line here."""
 PLACES: Mapping[str, Places] = with_extensions(CORE_PLACES, "kinds")
 KIND_MODULES: Mapping[str, str] = {kind: places.job for kind, places in PLACES.items()}
-"""Name of the module that measures, for each kind of measurement, by the kind's name; none of these modules is
-imported here."""
+"""Dict from each kind of measurement to the name of the module that measures it. None of these modules is imported
+here."""
 
 
 @cache
@@ -42,7 +42,8 @@ ABSENT = "a kind of measurement that this copy does not have"
 
 
 def why_absent(kind: str) -> str | None:
-    """Return a message that this installation lacks a kind of measurement; None for a kind that it has."""
+    """Return a message that this installation lacks a kind of measurement; None for a kind that the installation
+    has."""
     if kind in PLACES:
         return None
     return f"{kind}: {ABSENT}. It has {', '.join(PLACES)}."

@@ -27,8 +27,8 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """Quantity by which results of a kind of measurement are compared: by its logarithm on a "ratio" scale, by its
-    value on a "difference" scale."""
+    """Quantity by which results of a kind of measurement are compared. On a "ratio" scale, its logarithms are
+    compared; on a "difference" scale, its values."""
 
     title: str
     value: str
@@ -38,7 +38,7 @@ class Measure:
     direction: Literal["higher", "lower"]
     """Whether a higher or a lower value of the compared quantity is better."""
     columns: tuple[Column, ...]
-    """Columns of a table with one row per repetition of the measurement; the title of the compared quantity's column
+    """Columns of a table with one row per repetition of the measurement. The title of the compared quantity's column
     is the name under which readers see that quantity."""
     min_effect: float = 0.03
     """Smallest difference of the compared quantity that is of interest: a fraction on a "ratio" scale, else in the
@@ -54,9 +54,9 @@ class DetailTable:
     """Additional table of a kind of measurement, exported to data frames, Parquet and JSON, with one row per measured
     process.
 
-    `row` is the type of the table's rows. The value of each of its members is found by name in the measurement's
-    record, in the process's entry, or in one of the members of that entry that `parts` names; the members
-    configuration (required in each row), benchmark, system, process, seed and path come from the run set.
+    `row` is the type of the table's rows. The members configuration (required in each row), benchmark, system,
+    process, seed and path come from the run set. Every other member's value is found by its name: in the
+    measurement's record, in the process's entry in it, or in a part of this entry; `parts` names these parts.
     """
 
     name: str
@@ -68,28 +68,29 @@ class CodeRecord(Record, frozen=True, kw_only=True):
     """Version of the code that ran a measurement, as determined by the measuring process from its own files."""
 
     sha256: Sha256
-    """Digest of all files of harness, reference_models, rules and reports as they were imported, with their names."""
+    """Digest of the names and contents of all files of harness, reference_models, rules and reports, as they were
+    imported."""
     commit: Commit | None
-    """Git commit of the checkout that holds the imported files, or that they were built from; None where neither is
+    """Git commit of the checkout that holds the imported files or from which they were built. None if no commit is
     known."""
     commit_is_dirty: bool | None
-    """Whether tracked files differed from the commit in `commit`; None where no commit is known."""
+    """Whether tracked files differed from `commit`; None if no commit is known."""
 
 
 class Measurement(Document, frozen=True, kw_only=True):
-    """Base of the records of all kinds of measurement: the results, the code that measured, and other load on the
-    system."""
+    """Base of the records of all kinds of measurement: the results, the code that measured, and the load from other
+    processes."""
 
     MEASURE: ClassVar[Measure]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
-    """Alternative quantities by which a file of this kind of measurement may be compared, by the name of the member
-    that holds them."""
+    """Other quantities by which a file of this kind of measurement may be compared: a dict from the member that holds
+    the quantity to the quantity."""
     ASKED: ClassVar[tuple[str, ...]] = ()
-    """Names of the members that state what the user asked the measurement to do (and "benchmark"), in the order in
-    which settings are shown."""
+    """Names of the members (and "benchmark") that state what the user asked the measurement to do. Settings are shown
+    in this order."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
-    """Settings in which two compared measurements must agree, each with the message shown where they differ, in which
-    the two {} stand for the values of the first and the second measurement."""
+    """Settings in which two compared measurements must agree: a dict from the setting to the message shown if they
+    differ. The two {} in the message stand for the values of the first and the second measurement."""
     COMMAND: ClassVar[str | None] = None
     """Command (verb) of dlrmbench that makes this kind of measurement; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
@@ -99,13 +100,13 @@ class Measurement(Document, frozen=True, kw_only=True):
     DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
-    """Version of the code that measured, set by the harness for every kind of measurement. None in a file from before
-    the version was recorded, for an attempt that was cut off, and where the processes of one measurement ran
-    different code."""
+    """Version of the code that measured; the harness sets it for every kind of measurement. None in a file from
+    before this was recorded, for an attempt that was cut off, and if the processes of one measurement ran different
+    code."""
     loads: tuple[LoadRecord | None, ...] = ()
-    """Load that other processes put on the system while each measuring process ran, in the order of these processes;
-    None where the load was not watched. Set by the command that starts the processes. Empty in files of earlier
-    versions, and where torchrun or srun started the processes."""
+    """Load that other processes put on the system, one entry for each measuring process, in the order of these
+    processes. An entry is None if the load was not watched. The command that starts the processes sets this. Empty in
+    files of earlier versions, and if torchrun or srun started the processes."""
 
     @property
     def measure(self) -> Measure:
@@ -113,8 +114,8 @@ class Measurement(Document, frozen=True, kw_only=True):
         return self.MEASURE
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return the repetitions of the measurement, which a comparison takes as its sample: the record itself,
-        unless its file holds several repetitions."""
+        """Return the repetitions of the measurement, which a comparison takes as its sample. This is the record
+        itself, unless its file holds several repetitions."""
         return (self,)
 
 

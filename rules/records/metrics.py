@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 MetricName = Literal["roc_auc", "accuracy"]
 ROC_AUC: MetricName = "roc_auc"
-"""Quality metric of benchmarks that state none, all of MLPerf's recommenders among them."""
+"""Quality metric of benchmarks whose definition states none. All of MLPerf's recommendation benchmarks are among
+them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,13 +29,13 @@ class Metric:
     meaning: str
     """Explanation of the quality metric for the glossary of reports."""
     not_learning_below: float = 0.0
-    """Quality that one of a run's evaluations must have reached for the run to continue after its second evaluation.
-    Any earlier evaluation counts: where evaluations are few steps apart, one may drop sharply and the run still reach
-    its target. With 0 no run is stopped."""
+    """Quality that a run must have reached at some evaluation to continue after its second evaluation; otherwise it
+    is not learning and is stopped. Any earlier evaluation counts: where evaluations are few steps apart, quality may
+    drop sharply at one evaluation although the run later reaches its target. With 0 no run is stopped."""
 
     @property
     def capital(self) -> str:
-        """Return the metric's short name with a capital first letter, as a sentence begins."""
+        """Return the metric's short name with a capital first letter, as at the beginning of a sentence."""
         return self.label[0].upper() + self.label[1:]
 
 
@@ -61,11 +62,11 @@ assert tuple(METRICS) == get_args(MetricName)
 
 
 def metric_of(name: str | None) -> Metric:
-    """Return the quality metric of a name; ROC AUC where no metric has the name."""
+    """Return the quality metric with the given name; ROC AUC if no metric has this name."""
     return METRICS.get(name or ROC_AUC, METRICS[ROC_AUC])
 
 
 def metric_of_member(member: str) -> Metric | None:
-    """Return the quality metric whose values JSON files hold under the member's name; None for a member that holds no
+    """Return the quality metric whose values JSON files store in the named member; None if this member holds no
     metric."""
     return next((metric for metric in METRICS.values() if metric.member == member), None)

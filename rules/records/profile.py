@@ -19,8 +19,8 @@ Spread = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class Rate(Record, frozen=True, kw_only=True):
-    """Rate per second (of FLOP, bytes or rows) that a benchmark kernel reached: the best of several trials and their
-    median."""
+    """Rate per second (of FLOP, bytes or rows) that a benchmark kernel reached, as the best and the median of several
+    trials."""
 
     best: PositiveAmount
     median: PositiveAmount
@@ -36,7 +36,8 @@ class MeasuredStep(Record, frozen=True, kw_only=True):
     step_s: PositiveAmount
     fastest_step_s: PositiveAmount
     instrumented_step_s: PositiveAmount | None = field(name="told_step_s")
-    """Seconds of a training step whose phases are timed separately, which costs a little time itself."""
+    """Seconds of a training step whose phases are timed separately. The separate timing itself takes a little of this
+    time."""
     fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
     samples_per_s: PositiveAmount
     step_spread: Spread | None = None
@@ -59,8 +60,8 @@ class StepLimit(Record, frozen=True, kw_only=True):
 
 
 class StepLimits(Record, frozen=True, kw_only=True):
-    """Shortest possible times of a training step, each at other roofline ceilings (matrix products only, or all
-    phases)."""
+    """Shortest possible times of a training step, each for its own set of roofline ceilings (matrix products only, or
+    all phases)."""
 
     matmul: StepLimit
     matmul_median: StepLimit
@@ -89,7 +90,7 @@ class StepRecord(Record, frozen=True, kw_only=True):
 
 
 class MeasuredPhase(Record, frozen=True, kw_only=True):
-    """Measured seconds of one phase of a training step; None where no clock can tell the phase apart."""
+    """Measured seconds of one phase of a training step; None if the phase cannot be timed by itself."""
 
     time_s: float | None
 
@@ -164,7 +165,8 @@ class LayerProduct(SquareProduct, frozen=True, kw_only=True):
 
 
 class CopyRate(Record, frozen=True, kw_only=True):
-    """Measured rate of copying memory, in bytes per second; `bytes` counts those read and those written."""
+    """Measured rate of copying memory, in bytes per second. `bytes` counts both the bytes read and the bytes
+    written."""
 
     bytes: PositiveCount
     bytes_per_s: Rate
@@ -233,7 +235,7 @@ class OperatorRecord(Record, frozen=True, kw_only=True):
 
 
 class MeasuredOperators(Record, frozen=True, kw_only=True):
-    """Operators that take most of a training step's time, as torch.profiler measured them over some steps."""
+    """Operators that take most of a training step's time, as torch.profiler measured them over several steps."""
 
     num_steps: PositiveCount
     step_s: PositiveAmount
@@ -242,8 +244,8 @@ class MeasuredOperators(Record, frozen=True, kw_only=True):
 
 
 class OperatorsRecord(Record, frozen=True, kw_only=True):
-    """Operators of a training step as torch.profiler measured them; unlike the other parts of a profile it has no
-    member `computed`."""
+    """Operators of a training step as torch.profiler measured them. Other parts of a profile also have a member
+    `computed`; this part has none."""
 
     measured: MeasuredOperators
 

@@ -1,5 +1,5 @@
-"""run.json records one attempt at one training run, with the parts (energy, ranks, traffic) that other measurements
-record as well. Units (SI) are in the members' names."""
+"""run.json records one attempt at one training run. Its parts on energy, ranks and traffic also occur in the records
+of other measurements. Units (SI) are in the members' names."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -62,8 +62,8 @@ class ClockRecord(Record, frozen=True, kw_only=True):
 
 
 class GpuRecord(Record, frozen=True, kw_only=True):
-    """State of one GPU during the timed part of a measurement, as NVML reports it, and the GPU's settings; null means
-    not known."""
+    """State of one GPU during the timed part of a measurement, as NVML reports it, and the GPU's settings. null means
+    unknown."""
 
     device: str
     """UUID of the GPU whose state is recorded."""
@@ -84,8 +84,8 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     """Energy of the timed part of a run or other measurement. RAPL counts whole CPU packages and NVML whole
     accelerators, so other processes' work is included.
 
-    Where the user gives a power command, which may read a meter of the whole system, that meter is the only part.
-    With several ranks, each package and each accelerator counts once.
+    If the user gives a power command, which may read a meter of the whole system, its reading is the only part. With
+    several ranks, each package and each accelerator counts once.
     """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where no part was measured.")] | None
@@ -101,7 +101,7 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
 
 
 class RankRecord(Record, frozen=True, kw_only=True):
-    """Host name, and peak memory in bytes, of one rank, a process of several that measure together."""
+    """Host name and peak memory (in bytes) of one rank. A rank is one of several processes that measure together."""
 
     rank: Index
     host: str
@@ -170,8 +170,8 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
     all_to_all_s: _Measured
     all_reduce_s: _Measured
     compute_s: Amount | None
-    """Seconds of a step outside of collectives: step_s - all_to_all_s - all_reduce_s; None where the sum of these two
-    exceeds step_s."""
+    """Seconds of a step outside of collectives: step_s - all_to_all_s - all_reduce_s. None if all_to_all_s and
+    all_reduce_s together exceed step_s."""
     bandwidth_sent_bytes: Count | None = field(name="link_sent_bytes", default=None)
     """Bytes that each of two ranks sent to the other to measure the bandwidth between them."""
     bandwidth_bytes_per_s: PositiveAmount | None = field(name="link_bytes_per_s", default=None)
@@ -181,8 +181,8 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
 
 
 class FileStateRecord(Record, frozen=True, kw_only=True):
-    """Identity and size of a file and the times of its last changes. A changed file shows in ctime, which no system
-    call can set back; utime can set mtime back."""
+    """Identity and size of a file, and the times of its last changes. ctime reveals a change, since no system call
+    can set it back; mtime can be set back by utime."""
 
     device: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
     inode: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
@@ -215,8 +215,8 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
     duration_s: Amount
     """Seconds that hashing the dataset took, which are not timed as part of the run."""
     sha256: Sha256
-    """Digest of the names and digests of the dataset's files; for a dataset of this harness that was hashed whole,
-    equal to its dataset_sha256."""
+    """Digest of the names and digests of the dataset's files. For a dataset of this harness that was hashed whole, it
+    equals the dataset's dataset_sha256."""
     files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
 
 
@@ -231,7 +231,7 @@ class KeptWeights(Record, frozen=True, kw_only=True):
     """Reason why the model's weights could not be written; the run is complete without them. None where they were
     written."""
     exit_code: Int64
-    """Exit code that the failure to write the weights gives the command; 0 without a failure."""
+    """Exit code of the command if the weights could not be written; 0 if they were written."""
 
     @classmethod
     def failed(cls, error: str, exit_code: int) -> "KeptWeights":
@@ -244,8 +244,8 @@ Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class CheckpointRecord(Record, frozen=True, kw_only=True):
-    """Checkpoint of a training process as it was written: its samples, and the bytes and seconds it cost; bytes are
-    sizes of files, the manifest included."""
+    """Checkpoint that a training process wrote: its samples, and the bytes and seconds that it cost. Bytes are sizes
+    of files, the manifest included."""
 
     index: Index
     samples_count: Count
@@ -258,12 +258,13 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     num_bytes: Count
     """Bytes of the whole checkpoint: embedding rows, their optimizer state, and all other state of the run."""
     restore_bytes: Count
-    """Bytes of all checkpoints needed to restore this checkpoint: its own `num_bytes` and those of the checkpoints it
-    builds on."""
+    """Bytes of all checkpoints needed to restore this checkpoint: its own `num_bytes`, and those of the earlier
+    checkpoints on which it builds."""
     stall_s: Seconds
     """Seconds that training stood still while the state for the checkpoint was copied."""
     wait_s: Seconds
-    """Seconds that training stood still before copying the state, until the previous checkpoint was written."""
+    """Seconds that training stood still, before the state was copied, to wait until the previous checkpoint was
+    written."""
     write_s: Seconds
     """Seconds that a background thread took to quantise, write and sync the checkpoint to disk and to remove
     superseded files."""
@@ -279,7 +280,7 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
 
 
 class CheckpointsRecord(Record, frozen=True, kw_only=True):
-    """All checkpoints that a training process took, the computed sizes of a full checkpoint for comparison, and the
+    """All checkpoints that a training process took; for comparison, the computed sizes of a full checkpoint; and the
     seconds that a restore took."""
 
     full_embedding_bytes: Count
@@ -289,39 +290,39 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     manifest."""
     taken: tuple[CheckpointRecord, ...]
     restore_s: Seconds | None
-    """Seconds that it took, after the run, to read the last checkpoint and those it builds on, from files just
-    written; None where there is no checkpoint, or reading failed."""
+    """Seconds that it took, after the run, to read the last checkpoint and the checkpoints it builds on. Their files
+    had just been written. None if there is no checkpoint, or reading failed."""
     num_restores: Count
     """Number of times that training continued from a restored checkpoint during the run."""
     error: str | None
     """Reason why checkpoints could not be written, removed or read back; training continued. None where nothing
     failed."""
     exit_code: Int64
-    """Exit code that a failure to write, remove or read checkpoints gives the command; 0 without a failure."""
+    """Exit code of the command if checkpoints could not be written, removed or read; 0 if nothing failed."""
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True):
-    """Times of a run's events as its timekeeper saw them: the timekeeper is a separate process that starts the run's
+    """Times of a run's events as its timekeeper saw them. The timekeeper is a separate process that starts the run's
     process and runs none of the user's code.
 
-    An event arrives between two reads of the run's output by the timekeeper; of the two times of reading, the one
+    An event arrives between two reads of the run's output by the timekeeper. Of the times of these two reads, the one
     that makes the run shorter is recorded.
     """
 
     uncertain_s: Amount
-    """Sum of the uncertainties, in seconds, of the times at which run_start and run_stop arrived at the timekeeper
-    (the process that times the run): mostly delays of the timekeeper itself."""
+    """Uncertainty, in seconds, of the time at which run_start arrived at the timekeeper (the process that times the
+    run), plus that of the time at which run_stop arrived. It comes mostly from delays of the timekeeper itself."""
     run_start_ms: Int64 | None
-    """Time, in milliseconds since 1970, before which run_start had not arrived at the timekeeper (the process that
-    times the run); None where it never arrived."""
+    """Latest time, in milliseconds since 1970, at which run_start had not yet arrived at the timekeeper (the process
+    that times the run). None if it never arrived."""
     run_stop_ms: Int64 | None
     process_s: Amount | None
     """Seconds from the start of the run's process to its end; None where the timekeeper ended before the process."""
     processor_s: Amount | None
     """Processor time that the run's processes took in total, in seconds; None where it is not known."""
     processor_before_s: Amount | None
-    """Processor time of the run's processes, in seconds, from opening data and model until run_start (building and
-    warm-up). None where /proc does not report it."""
+    """Processor time of the run's processes before run_start, in seconds: from opening data and model on, including
+    building and warm-up. None if /proc does not report it."""
     processor_run_s: Amount | None
     """Processor time of the run's processes from run_start to run_stop, in seconds; None where it is not known."""
 
@@ -374,14 +375,14 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     data."""
     peak_device_bytes: Count | None
     peak_reserved_bytes: Count | None = None
-    """Peak bytes that torch reserved on the accelerator, of which peak_device_bytes was in use: a device needs this
-    much, and CUDA's own memory on top. None in files of earlier versions."""
+    """Peak bytes that torch reserved on the accelerator, a part of which (peak_device_bytes) was in use. A device
+    needs this much memory, and CUDA's own memory in addition. None in files of earlier versions."""
     energy: EnergyRecord | None
     cache_clear: CacheClear | None
     blocks: tuple[BlockRecord, ...]
     evaluations: tuple[EvaluationRecord, ...]
     log_sha256: Sha256 | None
-    """SHA-256 of the MLPerf log when the run closed it; None for an attempt that closed no log."""
+    """SHA-256 of the MLPerf log at the time when the run closed it; None for an attempt that closed no log."""
     ranks: tuple[RankRecord, ...]
     """Host name and peak memory of each rank of a distributed run; empty for a run of one process."""
     traffic: TrafficRecord | None = field(name="exchange")
@@ -391,37 +392,38 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Digests of the dataset, taken after the run, one entry for each copy that ranks read. Empty in files of earlier
     versions, for an attempt that was cut off, and for synthetic data."""
     observed_s: Amount | None = None
-    """Lower bound of the seconds from run_start to run_stop by another clock than that of the log. None in files of
-    earlier versions, and where the two events were not seen."""
+    """Lower bound of the seconds from run_start to run_stop, by a clock other than the log's. None in files of
+    earlier versions, and if the two events were not seen."""
     observed_by: Literal["timekeeper", "itself"] | None = None
-    """Process whose clock gave `observed_s`: the timekeeper (a process that starts the run's), or the run's own
-    process where torchrun or srun started it. None in files of earlier versions, where the parent or the run's own
-    process measured it."""
+    """Process whose clock gave `observed_s`. "timekeeper" is the process that starts the run's process; "itself" is
+    the run's own process, if torchrun or srun started it. None in files of earlier versions, in which the parent or
+    the run's own process measured `observed_s`."""
     observed: ObservedRecord | None = None
     """Times of the run's events as its timekeeper (a separate process that started it) saw them; None where there was
     no timekeeper, or where it saw no event of the run."""
     closed_utc: str | None = None
-    """Time (UTC) at which the run's log had been closed, by the system's clock. None in files of earlier versions."""
+    """Time (UTC, by the system's clock) at which the run's log was closed already. None in files of earlier
+    versions."""
     samples_before_start: Count | None = None
-    """Number of samples of the dataset that all ranks read before run_start. None in files of earlier versions, and
-    where the workload does not name its dataset."""
+    """Number of samples of the dataset that all ranks together read before run_start. None in files of earlier
+    versions, and if the workload does not name its dataset."""
     startup: tuple[StartupRecord, ...] = ()
     """Files that Python executed in the run's process at start-up, before the harness. Empty in files of earlier
     versions."""
     previous_sha256: Sha256 | None = None
     """Digest of the run.json of the set's previous finished run; for the first run, the value of
-    `rules.records.chain.first_link`. None for an attempt that became no run, and in sets whose runs are not chained
-    by digests."""
+    `rules.records.chain.first_link`. None for an attempt that did not become a run, and in sets whose runs are not
+    chained by digests."""
     weights: KeptWeights | None = None
-    """Result of writing the model's weights after the run; None where `--keep-weights` was not given, and for an
-    attempt that was cut off before."""
+    """Result of writing the model's weights after the run. None if `--keep-weights` was not given, and for an attempt
+    that was cut off earlier."""
     checkpoints: CheckpointsRecord | None = None
     """Checkpoints that the run wrote while it trained; None where none were asked for."""
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds of all training blocks and evaluations of the run, added up; the difference of the log's
-        time stamps, which determines the score, is slightly larger."""
+        """Return the sum of the seconds of all training blocks and evaluations of the run. It is slightly smaller
+        than the difference of the log's time stamps, which determines the score."""
         return sum(block.duration_s for block in self.blocks) + sum(part.duration_s for part in self.evaluations)
 
     def repetitions(self) -> tuple["RunRecord", ...]:

@@ -1,5 +1,5 @@
-"""extra/run_set.json records the request that made a run set, its software and system, and the checks of the system
-before it."""
+"""extra/run_set.json records the request that made a run set, the software and system it ran on, and the checks of
+the system before its first run."""
 
 import hashlib
 from collections import Counter
@@ -12,8 +12,8 @@ from rules.records.codec import Amount, Count, Document, PositiveAmount, Positiv
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-"""Name of the kind of measurement that one fresh process makes: a key of `rules.records.kinds.PLACES`, or a kind of a
-newer version."""
+"""Name of a kind of measurement made by one fresh process: a key of `rules.records.kinds.PLACES`, or a kind that only
+a newer version knows."""
 Options = Annotated[
     dict[str, Count],
     Meta(description="Further parameters of the kind, such as num_steps of a throughput measurement."),
@@ -45,29 +45,29 @@ class GivenField(Record, frozen=True, kw_only=True):
 
 
 class ColumnLookRecord(Record, frozen=True, kw_only=True):
-    """Counts of cells of one column of the user's file that a dataset was prepared from. Each pair of counts is of
-    the training split, then of the evaluation split."""
+    """Counts of cells in one column of the user's file from which a dataset was prepared. Each pair of counts is
+    (training split, evaluation split)."""
 
     name: str
     kind: Literal["number", "category"]
     num_cells: tuple[Count, Count]
     num_missing: tuple[Count, Count]
     num_unknown: tuple[Count, Count]
-    """Numbers of cells of a categorical column whose value is rare in the training split, or absent from it: in the
-    training split, then in the evaluation split."""
+    """Numbers of cells of a categorical column whose value is rare in the training split or absent from it, as a
+    pair: cells in the training split, and cells in the evaluation split."""
     num_distinct: Count | None
-    """Number of distinct values in the training split of a categorical column whose values are numbered by a
-    dictionary; None for other columns."""
+    """Number of distinct values that a categorical column has in the training split, if a dictionary numbers its
+    values; None for other columns."""
     auc: float | None
-    """ROC AUC of this column's values as the only predictor, on the first rows of the evaluation split."""
+    """ROC AUC on the first rows of the evaluation split, if this column's values are the only predictor."""
 
 
 class SoftLookRecord(Record, frozen=True, kw_only=True):
-    """Summary of a dataset's soft labels (probabilities from 0 to 1 in place of 0 and 1)."""
+    """Summary of a dataset's soft labels: probabilities from 0 to 1 instead of the labels 0 and 1."""
 
     best_auc: Annotated[float, Meta(ge=0, le=1)]
-    """ROC AUC of the first evaluation rows when ranked by their own soft labels: the upper bound for any model's
-    scores on these rows."""
+    """ROC AUC of the first rows of the evaluation split, ranked by their own soft labels: no model can reach a higher
+    ROC AUC on these rows."""
     variance: Annotated[float, Meta(ge=0)]
     """Variance of the soft labels of the training and evaluation splits together."""
 
@@ -116,12 +116,12 @@ class PreflightCheck(Record, frozen=True, kw_only=True):
 
 
 class UntilRecord(Record, frozen=True, kw_only=True):
-    """Precision at which a run set stops growing: a sufficiently narrow confidence interval of the mean time to
-    train."""
+    """Precision at which a run set gets no more runs: the confidence interval of the mean time to train is narrow
+    enough."""
 
     width: Annotated[float, Meta(gt=0, le=1)]
-    """Largest half-width of the confidence interval, as a fraction of the mean time to train, at which a run set gets
-    no more runs."""
+    """Half-width of the confidence interval, as a fraction of the mean time to train. A run set gets no more runs
+    once its half-width is at most this."""
     min_runs: PositiveCount
     """Number of runs made before the confidence interval of the mean time to train is first computed."""
     max_runs: PositiveCount
@@ -131,8 +131,8 @@ Word = Annotated[str, Meta(max_length=200)]
 
 
 class ProductRecord(Record, frozen=True, kw_only=True):
-    """Matrix product of a training step, with everything that may decide which library call computes it fastest:
-    kind, shape [num_samples, num_in] x [num_in, num_out], precision and fused operations."""
+    """Matrix product of a training step: everything that may decide which library call computes it fastest. These are
+    its kind, shape [num_samples, num_in] x [num_in, num_out], precision and fused operations."""
 
     kind: Word
     num_samples: PositiveCount
@@ -146,8 +146,8 @@ class ProductRecord(Record, frozen=True, kw_only=True):
 
 
 class ChosenProductRecord(Record, frozen=True, kw_only=True):
-    """Matrix product of a training step, the form (library call) chosen to compute it, and the least seconds of every
-    form that was tried."""
+    """Matrix product of a training step, the form (library call) chosen to compute it, and the shortest time in
+    seconds of each form that was tried."""
 
     product: ProductRecord
     form: Word
@@ -171,8 +171,8 @@ class MatmulRecord(Record, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the matrix products with the form (library call) chosen for each, whatever their
-        order and without their times."""
+        """Return the SHA-256 of the matrix products and the form (library call) chosen for each. It depends neither
+        on their order nor on their times."""
         pairs = ((chosen.product, chosen.form) for chosen in self.products)
         forms = sorted(msgspec.json.encode(pair, order="deterministic") for pair in pairs)
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
@@ -186,7 +186,8 @@ class MatmulRecord(Record, frozen=True, kw_only=True):
 
 
 TIE = 1.05
-"""Ratio of two step times below which they count as equal: timings of a few seconds cannot separate them."""
+"""Ratio of two step times below which the two count as equal, since timings of a few seconds cannot tell them
+apart."""
 
 
 class StepTimeRecord(Record, frozen=True, kw_only=True):
@@ -196,8 +197,8 @@ class StepTimeRecord(Record, frozen=True, kw_only=True):
     num_threads: PositiveCount
     spin_count: Count | None
     step_s: PositiveAmount
-    """Seconds of one training step: the mean of a few in a row, the least of several rounds measured alternately with
-    the other settings."""
+    """Seconds of one training step. Several rounds are measured, alternately with the other settings; each round
+    gives the mean of a few steps in a row, and the shortest of these means is taken."""
 
 
 class ServiceWayRecord(Record, frozen=True, kw_only=True):
@@ -211,11 +212,11 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
     """Maximum number of candidate items in one call of the model, which may combine several queries; None where every
     query is a call of its own."""
     split_items: PositiveCount | None
-    """Number of candidate items from which on a query is split over all workers; None where queries are split only
-    where they exceed `batch_items`, the limit of one call."""
+    """Smallest number of candidate items for which a query is split over all workers. None if a query is split only
+    where it exceeds `batch_items`, the limit of one call."""
     queries_per_s: PositiveAmount
-    """Simulated queries per second, from the times of calls measured on all workers at once: the highest rate within
-    the latency limit, or without a limit the highest at all."""
+    """Simulated queries per second, computed from the times of calls that were measured on all workers at once. It is
+    the highest rate within the latency limit; if there is no limit, the highest rate of all."""
 
     @property
     def setup(self) -> tuple[int, int, int | None, int | None]:
@@ -225,16 +226,16 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
 
 
 class ServiceChoice(Record, frozen=True, kw_only=True):
-    """Setting (workers, threads, batching) in which inference queries are answered on this system, and the settings
-    tried from which it was chosen."""
+    """Chosen setting (workers, threads, batching) for answering inference queries on this system, and all settings
+    that were tried."""
 
     chosen: ServiceWayRecord
     tried: Annotated[tuple[ServiceWayRecord, ...], Meta(max_length=1000)]
 
     @property
     def settings(self) -> dict[str, int]:
-        """Return the chosen setting for answering queries by keys of the configuration (serve.threads, serve.batch,
-        serve.split_from), without parameters that are None."""
+        """Return the chosen setting for answering queries: a dict from keys of the configuration (serve.threads,
+        serve.batch, serve.split_from) to values. Parameters that are None are left out."""
         chosen = self.chosen
         keys = {"threads": chosen.num_workers, "batch": chosen.batch_items, "split_from": chosen.split_items}
         return {f"serve.{key}": value for key, value in keys.items() if value is not None}
@@ -245,12 +246,12 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     timing before the first run and used by every run of the set."""
 
     key: Sha256
-    """Digest of the conditions under which the setting was chosen, among them processor, cores, torch, environment,
-    implementation, shape, optimizer, batch sizes and precision."""
+    """Digest of the conditions under which the setting was chosen. These include processor, cores, torch,
+    environment, implementation, shape, optimizer, batch sizes and precision."""
     num_threads: PositiveCount
     spin_count: Count | None
-    """Number of spins of OpenMP's threads at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None
-    where their environment already set it."""
+    """Number of times that a waiting OpenMP thread spins at a barrier before it sleeps: GOMP_SPINCOUNT of the runs'
+    processes. None if the processes' environment already set it."""
     tried: tuple[StepTimeRecord, ...]
     """Settings for computing a training step that were timed; empty where there was only one."""
     matmul: MatmulRecord | None
@@ -262,16 +263,16 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     service: ServiceChoice | None = None
     """Setting in which the run set's processes answer inference queries; None for a run set that trains."""
     in_fp32: StepTimeRecord | None = None
-    """Fastest setting for computing training steps in fp32, timed in the same manner; only for a run set in bf16 on a
-    CPU, to compare the two precisions."""
+    """Fastest setting for computing training steps in fp32, timed in the same manner as the chosen one. Present only
+    for a run set in bf16 on a CPU, to compare the two precisions."""
     was_busy: bool = False
-    """Whether other processes took processor time while the settings were timed; a run set that begins on a quiet
-    system has them timed again."""
+    """Whether other processes took processor time while the settings were timed. If so, the next run set that begins
+    on a quiet system times the settings again."""
 
     @property
     def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:
-        """Return whether a training step in bf16 was slower than, about as fast as (within the factor `TIE`), or
-        faster than one in fp32; None where either was not timed."""
+        """Return whether a training step in bf16 was slower than one in fp32, about as fast (within the factor
+        `TIE`), or faster; None if one of the two was not timed."""
         if (chosen := self.chosen_way) is None or self.in_fp32 is None:
             return None
         ratio = chosen.step_s / self.in_fp32.step_s
@@ -285,8 +286,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def tied(self) -> tuple[StepTimeRecord, ...]:
-        """Return those of the timed settings that have another number of threads than the chosen setting and a step
-        time equal to that of the chosen setting within the factor `TIE`."""
+        """Return the timed settings with another number of threads than the chosen setting whose step time equals the
+        chosen setting's within the factor `TIE`."""
         chosen = self.chosen_way
         others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
@@ -319,8 +320,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     environment: dict[str, Any]
     preflight: tuple[PreflightCheck, ...]
     code_sha256: Sha256 | None
-    """Digest of the harness's code that began the run set; each run's record has the digest of the code that made the
-    run. None in a file from before the digest was recorded."""
+    """Digest of the harness's code that began the run set; the code of each run has its digest in the run's own
+    record. None in a file from before the digest was recorded."""
     until: UntilRecord | None
     """Confidence interval of the mean time to train at which the set stops growing; None where the number of runs was
     given."""
@@ -330,11 +331,11 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """Setting (threads, spin time, library calls) in which training steps are computed; None where there is nothing
     to choose, and in files of earlier versions."""
     id_map_sha256: Sha256 | None = None
-    """Digest of the map from categorical ids to rows of smaller embedding tables through which all runs read their
-    data; None where there is none."""
+    """Digest of the map from categorical ids to rows of smaller embedding tables that all runs apply to their data;
+    None if there is no such map."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
-    """Commands that the user had run before and after each repetition, by name of the hook. Reading the file never
-    runs them."""
+    """Commands that the user gave: a dict from the name of the hook to the command. prepare and cleanup run before
+    and after each repetition; power-command measures the power. Reading this file runs none of them."""
     is_chained: bool = False
     """Whether each run's record holds the digest of the previous run's record, which reveals a removed run; False for
     sets that an earlier version began."""

@@ -1,8 +1,9 @@
 """study.json holds tables of results that are not training runs, such as sharding plans and queue models; each column
 states the source of its numbers.
 
-Plans, placements, memory tiers and queue models are deterministic for their parameters and seed, and have no verdict.
-A command makes a study through `harness.foundation.study` and prints it; `reports.page.studies.study` shows it.
+Plans, placements, memory tiers and queue models depend only on their parameters and seed, and have no verdict. A
+command makes a study through `harness.foundation.study` and prints it; `reports.page.studies.study` shows it on a
+page.
 """
 
 from typing import Annotated, Any, Literal
@@ -15,15 +16,15 @@ from rules.records.run_set import PreflightCheck
 
 STUDY_FILE = "study.json"
 TIMELINE = "Timeline of the first second"
-"""Beginning of the title of the table of simulated requests in the first second of a usage study (several models that
-one application requests by a schedule): reports draw this table and do not print it."""
+"""Beginning of the title of one table of a usage study (a simulation of several models that one application requests
+by a schedule): the table of requests in the first second. Reports draw this table and do not print it."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
 """Source of the numbers in a column of a study's table, stated in the column's head."""
 Source = Literal["given", "default", "definition", "file", "measured"]
 Scalar = bool | int | float | str | None
 Cell = Scalar | tuple[int, ...]
-"""Value of a cell in a study's table: None means not known; several integers are, for example, the devices that share
-an embedding table."""
+"""Value of a cell in a study's table. None means unknown; a cell with several integers lists, for example, the
+devices that share an embedding table."""
 
 
 class Parameter(Record, frozen=True, kw_only=True):
@@ -60,8 +61,8 @@ class StudyTable(Record, frozen=True, kw_only=True):
 
 
 class StudyCheck(Record, frozen=True, kw_only=True):
-    """Check that a study's results must pass whatever its parameters, such as a conservation law or a known result:
-    expected and found value."""
+    """Check of a study's results against a known truth, such as a conservation law, with the expected and the found
+    value. Results must pass it whatever the study's parameters."""
 
     name: str
     expected: float
@@ -70,7 +71,8 @@ class StudyCheck(Record, frozen=True, kw_only=True):
 
 
 class InputRecord(Record, frozen=True, kw_only=True):
-    """Input file of a study, by the path that was read, and its SHA-256; for a folder the digest of its manifest."""
+    """Input file of a study: the path that was read, and the file's SHA-256. For a folder, it is the digest of the
+    folder's manifest."""
 
     name: str
     sha256: Sha256
@@ -87,7 +89,8 @@ class MadeRecord(Record, frozen=True, kw_only=True):
     """Model name of the host's processors on which the study was made, as the system reports it."""
     num_processors: str | None
     environment: dict[str, Any]
-    """Versions of software and facts of the system on which the study was made, in the form of extra/run_set.json."""
+    """Software versions and facts of the system on which the study was made, in the form that extra/run_set.json
+    uses."""
     inputs: tuple[InputRecord, ...] = ()
 
 
@@ -107,8 +110,8 @@ class StudyRecord(Document, frozen=True, kw_only=True):
     """Checks of the system (clock, load, memory) before the study's measurement; empty where nothing was measured,
     and in files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
-    """Load that other processes put on the system while each of the study's processes measured, in their order; empty
-    where nothing was measured, and in files of earlier versions."""
+    """Load that other processes put on the system while the study measured, one entry for each of its processes, in
+    their order. Empty if nothing was measured, and in files of earlier versions."""
     made: MadeRecord | None = None
-    """Provenance of the study (command, code, system, inputs); None where the study was derived from other records,
-    such as checkpoints, and in files of earlier versions."""
+    """Provenance of the study (command, code, system, inputs). None if the study was derived from other records, such
+    as those of checkpoints, and in files of earlier versions."""

@@ -55,4 +55,4 @@ class SystemRecord(Record, frozen=True, kw_only=True):
 
 
 SYSTEM_FIELDS: tuple[str, ...] = SystemRecord.__struct_encode_fields__
-"""Keys of the system description's file, in their order in the file."""
+"""Keys of a system description, in the order in which its file has them."""

@@ -8,17 +8,19 @@ problem_of = attrgetter(
     "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
     "eval_samples", "global_batch_size", "division",
 )  # fmt: skip
-"""Function that returns the fields of a run's result that decide whether it may be compared; two runs with equal
-fields may be compared with the same runs (`why_not_comparable`)."""
+"""Function that returns those fields of a run's result that decide with which runs it may be compared. Runs with
+equal fields may be compared with the same other runs (`why_not_comparable`)."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
-    """Return the reason why the results of two runs may not be compared; None where they may.
+    """Return the reason why the results of two runs may not be compared; None if they may.
 
     Two runs that differ in benchmark, version, target, definition, dataset or division trained different problems. A
-    value that one of the two logs does not state (published logs carry no digests) is not compared. Sample counts may
-    differ by a dropped last partial batch, which the rules allow, and where a log carries no digest by a hundredth,
-    for which HP103 only warns: submitters leave out batches of sizes that their logs do not state.
+    value is not compared if one of the two logs does not state it (published logs carry no digests).
+
+    Sample counts may differ by a dropped last partial batch, which the rules allow. If a log carries no digest,
+    sample counts may differ by a hundredth: submitters leave out batches of a size that their logs do not state, and
+    rule HP103 only warns of this.
     """
     is_known = a.definition_sha256 is not None and b.definition_sha256 is not None
     for what, first, other in (
@@ -43,8 +45,8 @@ def _batch_size(a: RunResult, b: RunResult) -> int:
 
 
 def _counts(first: int | None, other: int | None, batch_size: int, is_known: bool) -> tuple[int | None, int | None]:
-    """Return the sample counts of two runs, to be compared; the first count twice where they differ by no more than a
-    run may leave out (a partial batch or, without digests, a hundredth)."""
+    """Return the sample counts of two runs, as they are to be compared. If they differ by no more than a run may
+    leave out (a partial batch or, without digests, a hundredth), return the first count twice."""
     if first is None or other is None:
         return first, other
     difference = abs(first - other)

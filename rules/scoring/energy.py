@@ -1,8 +1,8 @@
 """Read power measurements beside a result set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
 
 power_measurement.adoc: a node's file holds power_measurement_start, power_reading (watts) at least once a second,
-power_measurement_stop, and conversion_eff where the meter sits before the power supply; a switch's file may hold
-interconnect_power_est (watts) instead. Only sums and the first offending lines are kept, so that memory is bounded.
+power_measurement_stop, and conversion_eff if the meter sits before the power supply. A switch's file may hold
+interconnect_power_est (watts) instead. Only sums and the first wrong lines are kept, so that memory is bounded.
 """
 
 import math
@@ -24,8 +24,8 @@ MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
 _VARIED = 10
-"""Number of distinct values from which on the values alone of a sequence of power readings identify a measurement; an
-idle switch has fewer."""
+"""Minimum number of distinct values for which the values of a sequence of power readings, without their times,
+identify a measurement. The readings of an idle switch have fewer."""
 Kind = Literal["node", "sw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -35,8 +35,9 @@ class PowerFile:
     """Power measurement of one node or switch during one run. Times are in milliseconds since 1970, power in watts.
 
     `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start).
-    `longest_gap_s` is the longest such time, in seconds, inside the timed part of the run; `num_in_run` counts the
-    readings in that part. `estimate_w` is the value of interconnect_power_est. None means not known, never 0.
+    `longest_gap_s` is the longest time between two readings, in seconds, inside the timed part of the run;
+    `num_in_run` counts the readings in this part. `estimate_w` is the value of interconnect_power_est. None means
+    unknown, never 0.
     """
 
     path: str
@@ -52,19 +53,20 @@ class PowerFile:
     conversion_eff: float
     estimate_w: float | None
     bad: tuple[LogLine, ...]
-    """First records of the power file whose value is not a positive number, or is a conversion_eff above 1."""
+    """First records of the power file with a wrong value: one that is not a positive number, or a conversion_eff
+    above 1."""
     disorder: LogLine | None
-    """First power reading whose time stamp is earlier than that of the reading before it in the file; None where
-    there is none."""
+    """First power reading whose time stamp is earlier than that of the previous reading in the file. None if there is
+    none."""
     num_unparsed: int
     digest: int
-    """Hash of the power readings, to find copies: files of equal hash hold the same measurement. Readings with many
-    distinct values are hashed by values only, whatever their time stamps; others by values and stamps."""
+    """Hash of the power readings, to find copies: files of equal hash hold the same measurement. If readings have
+    many distinct values, only the values are hashed; otherwise values and time stamps."""
 
     @property
     def power_w(self) -> float | None:
-        """Return the mean power in watts that the power supply delivers: conversion_eff times the measured mean or,
-        without readings, times the estimate; None where there is neither."""
+        """Return the mean power in watts that the power supply delivers: the measured mean, or the estimate if there
+        are no readings, times conversion_eff. None if there is neither a mean nor an estimate."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 
@@ -85,9 +87,9 @@ class RunPower:
 
     @property
     def energy_j(self) -> float | None:
-        """Return the energy of the run's timed part in joules: mean power of every file, added up, times the time to
-        train, as the official summarizer computes it (which prints the unit kJ, although the number is in joules).
-        None where a power or the time is not known, or no node has a file."""
+        """Return the energy of the run's timed part in joules: the mean powers of all files added up, times the time
+        to train. The official summarizer computes it in the same way, but labels the number kJ although it is in
+        joules. None if a power or the time is unknown, or no node has a file."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
@@ -106,8 +108,8 @@ class SetPower:
 
 
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
-    """Return the power measurements in a result set's power/, None where there is no such folder. Never raises
-    because of its content."""
+    """Return the power measurements in a result set's power/, None if there is no such folder. Whatever the folder
+    contains, no exception is raised."""
     top = result_set.folder / POWER_FOLDER
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None
@@ -210,8 +212,8 @@ def _digest(readings: Sequence[tuple[float, float]]) -> int:
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
-    """Return the last value of a power file's key where it is a positive number, at most `most`. For any other value
-    add the key's record to `bad` and return None; None, too, where the file lacks the key."""
+    """Return the last value of a key in a power file, if it is a positive number no larger than `most`. For any other
+    value, return None and add the key's record to `bad`. If the file lacks the key, return None."""
     line = log.last(key)
     if line is None:
         return None
@@ -223,9 +225,9 @@ def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = No
 
 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
-    """Return the mean energy, in joules, of the runs that remain in the score of the times to train: the same runs
-    are dropped for energy (power_measurement.adoc, "Scoring"). None where one of these runs was not measured. Never
-    normalised by reference convergence points."""
+    """Return the mean energy, in joules, of the runs that count for the score. The runs dropped from the times to
+    train are dropped for energy as well (power_measurement.adoc, "Scoring"). None if the energy of a counted run is
+    unknown. The mean is never normalised by reference convergence points."""
     kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]
     known = [energy_j for energy_j in kept if energy_j is not None]
     return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

@@ -1,5 +1,5 @@
-"""Compute the chance of a false alarm of the convergence test: that the test fails a good set, one whose runs are
-drawn from the reference runs themselves."""
+"""Compute the chance of a false alarm of the convergence test: the chance that the test fails a good set, whose runs
+are drawn from the reference runs themselves."""
 
 import math
 from collections import Counter, defaultdict
@@ -10,17 +10,17 @@ DIGITS = 3
 """Decimal digits to which a run's epochs to converge are rounded before the convergence test, as in the official
 tool."""
 _DROPPED = 1
-"""Number of runs that the official convergence test leaves out at each end, whatever number the benchmark's score
-drops."""
+"""Number of runs that the official convergence test leaves out at each end; it does not depend on how many runs the
+benchmark's score drops."""
 
 
 @cache
 def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> float:
-    """Return the share of sets of `num_runs` runs (at least 3), drawn from the reference runs' `epochs` to converge,
-    that the convergence test fails.
+    """Return the share of possible result sets that the convergence test fails. The sets have `num_runs` runs (at
+    least 3), drawn from the reference runs' `epochs` to converge.
 
-    A set fails where its Olympic mean is below `least`. Runs are drawn with replacement; every possible set is
-    counted, none simulated.
+    A set fails if its Olympic mean is below `least`. Runs are drawn with replacement; all possible sets are counted,
+    none is simulated.
     """
     # Distribution of the sum of the runs that count, by the number of runs placed so far in ascending order.
     chances: list[dict[int, Fraction]] = [{0: Fraction(1)}] + [{} for _ in range(num_runs)]
@@ -39,7 +39,7 @@ def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> flo
 
 
 def _num_counted(first: int, end: int, num_runs: int) -> int:
-    """Return how many of the places `first` to `end` - 1 count towards the Olympic mean, in a set of `num_runs` runs
+    """Return how many of the places from `first` to `end` - 1 count for the Olympic mean, in a set of `num_runs` runs
     ordered by epochs to converge."""
     return max(min(end, num_runs - _DROPPED) - max(first, _DROPPED), 0)
 

@@ -1,9 +1,9 @@
 """Test a result against reference convergence points (RCPs): whether it converged too fast, and how its time is
 normalised.
 
-The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate, one-sided two-sample t-test at 5 % on
-Olympic means, normalise), because published scores were made by it; this module never reads or writes scaling.json.
-The rule's text is training_rules.adoc, "RCP".
+The arithmetic is that of mlperf_logging.rcp_checker 4.1.68, with which published scores were computed: prune,
+interpolate, one-sided two-sample t-test at 5 % on Olympic means, normalise. This module never reads or writes
+scaling.json. The rule's text is training_rules.adoc, "RCP".
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 IMPOSSIBLE = 1e-4
-"""Probability below which the fast convergence of a set is no longer explained by luck; for benchmarks that are not
-MLPerf's."""
+"""Probability threshold for benchmarks that are not MLPerf's: if a set's fast convergence is less probable than this,
+it is no longer explained by luck."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
 """Epochs (or samples) to converge that the official tool assigns to a run that did not converge."""
 _MOST = 1e15
 _ADDED_LATER = {("dlrm_dcnv2", "3.0"): (55_296, 135_168)}
-"""Batch sizes of reference convergence points that were added after the results of their round had been uploaded:
-round 3.0's results on 2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors do
-not include them."""
+"""Batch sizes of reference convergence points that were added after the results of their round had been uploaded: a
+dict from (benchmark, round). Round 3.0's results were uploaded on 2023-06-19 and these points added on 2023-06-27
+(mlcommons/logging#316, 237f7a9). Published factors do not include these points."""
 RcpStatus = Literal["passed", "failed", "missing", "none"]
 Unit = Literal["epochs", "samples"]
 
@@ -43,8 +43,8 @@ class ReferencePoint:
     their epochs to converge, and the fewest epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for
     an interpolated point.
 
-    Epochs are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as the
-    official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
+    "Epochs" are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is the standard deviation
+    of all runs, as in the official tool; the rule's worked example leaves out the fastest and slowest run.
     """
 
     name: str
@@ -63,8 +63,8 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """Result of testing a result set against reference convergence points. `factor` multiplies the time to train (1
-    unless the set converged faster than the reference); `mean_epochs` is the set's Olympic mean of epochs to
+    """Result of testing a result set against reference convergence points. `factor` multiplies the time to train; it
+    is 1 unless the set converged faster than the reference. `mean_epochs` is the set's Olympic mean of epochs to
     converge, in `unit`. The status "none" means that there are no points to test against."""
 
     status: RcpStatus
@@ -74,14 +74,14 @@ class Convergence:
     point: ReferencePoint | None
     unit: Unit = "epochs"
     failing_share: float | None = None
-    """Chance of a false alarm of the convergence test: the share of sets, drawn from the reference runs at this batch
-    size, that fail the test. None for MLPerf's benchmarks."""
+    """Chance of a false alarm of the convergence test: the share of sets drawn from the reference runs at this batch
+    size that would fail the test. None for MLPerf's benchmarks."""
     chance: float | None = None
-    """Probability that a result set's mean epochs to converge is as low as it is, or lower, by luck. None for
-    MLPerf's benchmarks."""
+    """Probability that a result set's mean epochs to converge would be as low as measured, or lower, by luck. None
+    for MLPerf's benchmarks."""
     factor_at_upload: float | None = None
-    """Factor that multiplies the time if the reference points that were added after the round's results are left out;
-    None where `factor` does not change without them."""
+    """Factor that would multiply the time without the reference points that were added after the round's results.
+    None if it equals `factor`."""
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -91,8 +91,8 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Return the probability of a mean of epochs to converge as low as the result's, or lower, if the result's and
-    the reference's runs had the same mean: two-sample t-test with pooled variance."""
+    """Return a p-value: the probability that a mean of epochs to converge is as low as the result's, or lower, if the
+    runs of result and reference had the same true mean. It is from a two-sample t-test with pooled variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2
@@ -104,20 +104,20 @@ def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) ->
     """Return the probability that the Olympic mean of `num_runs` epochs to converge is `mean` or lower by luck, if
     the runs converge as the reference runs of `point` do.
 
-    Evaluations are `step` apart, in the unit of convergence. The standard deviation is taken as at least half a step,
-    since convergence is rounded up to an evaluation: even where all reference runs met the target at the same
-    evaluation, converging one evaluation earlier is never impossible.
+    Evaluations are `step` apart, in the unit of convergence. Convergence is rounded up to an evaluation, so the
+    standard deviation is taken as at least half a step: even if all reference runs met the target at the same
+    evaluation, converging one evaluation earlier is not impossible.
     """
     stdev = max(point.stdev, step / 2)
     return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """Return the lowest mean of a result's epochs to converge that the convergence test does not reject against the
-    reference's `mean`, by bisection to 0.0001 as in the official tool.
+    """Return the lowest mean of a result's epochs to converge that the convergence test still accepts, given the
+    reference's `mean`. It is found by bisection to 0.0001, as in the official tool.
 
-    `num_ref` counts the reference runs that enter the reference's mean, `num_runs` the runs of a result (2 of which
-    Olympic scoring drops). Both are assumed to have the same standard deviation, `stdev`.
+    `num_ref` counts the reference runs that enter the reference's mean; `num_runs` counts the runs of a result, 2 of
+    which Olympic scoring drops. Result and reference are assumed to have the same standard deviation, `stdev`.
     """
     if stdev == 0:
         return mean
@@ -166,11 +166,12 @@ def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_
 
 
 def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Return the reference convergence points without those that converge slower than interpolation between their
-    neighbours, and those at smaller batch sizes than the point that converges in the fewest epochs.
+    """Return the reference convergence points that are used. Points at smaller batch sizes than the point with the
+    fewest epochs to converge are removed. So is a point that converges slower than interpolation between its
+    neighbours gives.
 
-    Follows the official loop, which steps on after a removal and so does not give the lower convex hull
-    (mlcommons/logging#368).
+    This follows the official loop, which does not look back after a removal and so does not give the lower convex
+    hull (mlcommons/logging#368).
     """
     kept = sorted(points, key=lambda point: point.global_batch_size)
     fastest = min(kept, key=lambda point: point.mean)
@@ -187,8 +188,8 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
     """Return the reference convergence point to test a batch size against, and how it was found: "found",
-    "interpolated", "smallest" (the batch size is below all points, the smallest of which is taken) or "missing"
-    (above all points)."""
+    "interpolated", "smallest" or "missing". "smallest" means that the batch size is below all points and the smallest
+    point is taken; "missing" means that it is above all points."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"
@@ -207,8 +208,8 @@ def judge_epochs(
     num_runs: int,
     unit: Unit = "epochs",
 ) -> Convergence:
-    """Test a result's epochs to converge (None for a run that did not converge) against reference convergence points;
-    the returned result has the factor by which the official tool multiplies the time."""
+    """Test a result's epochs to converge against reference convergence points; None in `epochs` is a run that did not
+    converge. The returned result has the factor by which the official tool multiplies the time."""
     if sum(value is None for value in epochs) > 1:
         return _untested("failed", "more than one run did not converge")
     point, how = find_point(batch_size, points, num_runs)
@@ -251,12 +252,12 @@ def judge_convergence(
     epochs: Sequence[float | None],
     division: str = keys.CLOSED,
 ) -> Convergence:
-    """Test the convergence of one complete result set against its benchmark's reference points; `epochs` are the
+    """Test the convergence of one complete result set against its benchmark's reference points. `epochs` are the
     epochs to converge as logged (dlrm v1 counts from 1), or samples.
 
     Benchmarks that are not MLPerf's are tested only at the batch sizes of their reference points, and their times are
-    never normalised. Official ones are tested only in Closed, as package_checker does: Open is free in its training
-    method.
+    never normalised. MLPerf's are tested only in the Closed division, as in package_checker: in Open, the training
+    method is free.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")
@@ -313,9 +314,9 @@ def _step(benchmark: Benchmark, batch_size: int) -> float:
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """Return the file of a benchmark's reference convergence points: for MLPerf's benchmarks that of the installed
-    mlperf-logging wheel, for other shipped benchmarks the file beside their definition; None where there is no such
-    file."""
+    """Return the file of a benchmark's reference convergence points; None if there is no such file. For MLPerf's
+    benchmarks it is in the installed mlperf-logging wheel; for other shipped benchmarks it is beside their
+    definition."""
     if benchmark.status == "own":
         path = benchmark.path.with_suffix(".rcps.json")
         is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))
@@ -334,14 +335,13 @@ class _ReferenceRuns(Struct):
     batch_size: int = field(name="BS")
     epochs: Annotated[tuple[float, ...], Meta(min_length=3)] = field(name="Epochs to converge")
     is_calibrated: bool = field(name="Calibrated", default=True)
-    """Whether the reference runs may serve for the convergence test; False for runs that 'calibrate --quick'
-    wrote."""
+    """Whether the reference runs may serve for the convergence test; False for runs of 'calibrate --quick'."""
 
 
 @cache
 def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
     """Read one file of reference convergence points, in the JSON format of the mlperf-logging wheel, sorted by batch
-    size. Raises DefinitionError.
+    size. Raises DefinitionError if the file cannot be read.
 
     Points marked as uncalibrated are left out.
     """

@@ -14,16 +14,16 @@ from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
 MOST_LEFT_OUT = 0.01
-"""Share of the definition's train_samples or eval_samples by which a log's value may differ with only a warning
-(HP103)."""
+"""Relative difference between a log's value and the definition's train_samples or eval_samples up to which rule HP103
+only warns."""
 _ROUNDING = 1e-3
-"""Relative tolerance when the samples trained are compared with epochs times the dataset's size, since epoch_num is
-logged with few digits."""
+"""Relative tolerance for comparing the samples trained with epochs times the dataset's size; logs state epoch_num
+with few digits only."""
 _COARSE = 1e-6
-"""Tolerance within which a quality times 1e6, or times the number of evaluation samples, counts as a whole number."""
+"""Tolerance within which a number counts as whole: a quality times 1e6, or times the number of evaluation samples."""
 FEWEST_NEAR = 4
-"""Minimum number of evaluations that each of two runs must have for their qualities to be compared and called nearly
-equal."""
+"""Minimum number of evaluations that each of two runs must have so that their qualities are compared and may be
+called nearly equal."""
 Interval = tuple[float, float]
 """Start and stop of an interval of a run, in milliseconds."""
 
@@ -43,11 +43,11 @@ class Evaluation:
 class RunResult:
     """Result of one run: times, counts and quality from its log. None means "not known from the log", never zero.
 
-    time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with train_s the
-    time inside blocks, from block_start to block_stop (time to train minus evaluations where the log has no blocks).
-    train_samples is the size of the dataset, even where the log states the samples trained instead
-    (`dataset_samples`). overhead_s = time_to_train_s - train_s. epochs_to_converge counts from the start of training,
-    even where the log counts from 1 (dlrm v1).
+    time_to_train_s = run_stop - run_start. train_s is the time inside blocks, from block_start to block_stop; if the
+    log has no blocks, it is the time to train minus evaluations. throughput_samples_per_s = samples_to_converge /
+    train_s. overhead_s = time_to_train_s - train_s. train_samples is the size of the dataset, even if the log states
+    the samples trained instead (`dataset_samples`). epochs_to_converge counts from the start of training, even if the
+    log counts from 1 (dlrm v1).
     """
 
     path: str
@@ -81,26 +81,28 @@ class RunResult:
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
     from_definition: tuple[str, ...] = ()
-    """Names of the log's keys whose values in this result come from the benchmark definition, since the log does not
-    state them, or may state something else."""
+    """Names of the log's keys whose values in this result come from the benchmark definition: the log does not state
+    them, or may state something else under the key."""
 
     @property
     def identities(self) -> tuple[object, ...]:
-        """Return the keys by which copies of this run are recognised in other logs: the digest of the log's bytes
-        and, where known, run_start to the millisecond together with the quality at each evaluation."""
+        """Return the keys by which copies of this run are recognised in other logs. One key is the digest of the
+        log's bytes. Another, if known, is run_start to the millisecond together with the quality at each
+        evaluation."""
         if self.started_ms is None or not self.evaluations:
             return (self.log_sha256,)
         return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
 
     @property
     def qualities(self) -> tuple[float, ...]:
-        """Return the quality at each evaluation of the run, by time."""
+        """Return the quality at each evaluation of the run, in order of time."""
         return tuple([evaluation.quality for evaluation in self.evaluations])
 
     @property
     def fine_qualities(self) -> frozenset[float]:
-        """Return those qualities of the run whose digits are so many that two trainings do not reach them by chance:
-        qualities with more than six decimals that are not a count divided by the evaluation samples (an accuracy)."""
+        """Return those qualities of the run that have so many digits that two trainings do not reach the same by
+        chance. Such a quality has more than six decimals, and is not a count divided by the evaluation samples (an
+        accuracy)."""
         samples, found = float(self.eval_samples or 1), []
         for evaluation in self.evaluations:
             quality = evaluation.quality
@@ -112,8 +114,8 @@ class RunResult:
 
     @property
     def timed_ms(self) -> Interval | None:
-        """Return the stamps of the run's run_start and run_stop in milliseconds since 1970; None where one is not
-        known."""
+        """Return the time stamps of the run's run_start and run_stop, in milliseconds since 1970; None if one is
+        unknown."""
         if self.started_ms is None or self.time_to_train_s is None:
             return None
         return self.started_ms, self.started_ms + self.time_to_train_s * 1e3
@@ -124,9 +126,9 @@ class BenchmarkResult:
     """Score of one set of runs: the Olympic mean over exactly `num_runs_required` runs, or the reason why there is
     none.
 
-    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the dropped
-    slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None for an incomplete set.
-    `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
+    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one such run may be
+    dropped as the slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None for an
+    incomplete set. `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
     """
 
     benchmark: str | None
@@ -139,19 +141,19 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """Number of leading elements of `runs` that are scored: all, except for a longer set of a benchmark that is not
-    MLPerf's."""
+    """Number of runs that are scored, from the beginning of `runs`: all runs, or fewer for a benchmark that is not
+    MLPerf's if the set has more runs than required."""
     num_runs_dropped: int
     metric: str
     """Quality metric of the runs' evaluations, as quality.metric in the definition names it."""
     energy_j: float | None
-    """Olympic mean of the energy (joules) that the files of power/ give for the scored runs; not normalised. None
-    where it is not known."""
+    """Olympic mean of the scored runs' energy (joules) from the files in power/; not normalised. None if it is
+    unknown."""
 
     @property
     def final_quality(self) -> float | None:
-        """Return the geometric mean over the scored runs of their final quality, which an Open result must report
-        (training_rules.adoc, "Quality measure"); None where a run has no final quality, or none above 0."""
+        """Return the geometric mean of the scored runs' final qualities, which an Open result must report
+        (training_rules.adoc, "Quality measure"). None if a run has no final quality, or one of 0 or less."""
         found = [run.final_quality for run in self.runs[: self.num_runs_scored]]
         known = [quality for quality in found if quality is not None and quality > 0]
         return geometric_mean(known) if known and len(known) == len(found) else None
@@ -186,15 +188,15 @@ def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bo
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
-    """Return whether this harness's own requirements apply to a log: to logs of benchmarks that are not MLPerf's, and
-    to logs that state a definition's digest or version, as the harness's logs do."""
+    """Return whether this harness's own requirements apply to a log. They apply to logs of benchmarks that are not
+    MLPerf's, and to logs that state a definition's digest or version, as the harness's logs do."""
     says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return says_so or (benchmark is not None and benchmark.status == "own")
 
 
 def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
-    """Return the quality target that a log's run must reach; None in the Open division of most official benchmarks,
-    in which "an arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
+    """Return the quality target that a log's run must reach. None in the Open division of most official benchmarks,
+    where "an arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
     is_open = log.value(keys.SUBMISSION_DIVISION) == keys.OPEN
     if is_open and not benchmark.quality.binds_open and not is_of_harness(log, benchmark):
         return None
@@ -202,9 +204,9 @@ def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
 
 
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None, round_name: str | None = None) -> RunResult:
-    """Return the result of the run in `log`: times, counts and quality; `benchmark` supplies what the log leaves out
-    (target, first epoch). In an Open division without a target a run has converged when it states success.
-    `round_name` is the round by whose rules the log is judged, None where there is none.
+    """Return the result of the run in `log`: times, counts and quality. `benchmark` supplies what the log leaves out
+    (target, first epoch). In an Open division without a target, a run has converged if its log states success.
+    `round_name` is the round by whose rules the log is judged, None if there is none.
 
     Without `benchmark`, the shipped benchmark that the log names is used. Never raises: values that cannot be read
     are None.
@@ -272,18 +274,18 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return the milliseconds by which an evaluation that is written on a line before run_stop's may be stamped after
-    run_stop: above 0 for rounds 0.7 to 1.0, whose logs were assembled afterwards from stamps that were rounded
-    differently."""
+    """Return by how many milliseconds an evaluation's time stamp may be later than run_stop's, if its line is before
+    run_stop's. It is above 0 for rounds 0.7 to 1.0: their logs were assembled afterwards from time stamps that had
+    been rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
 def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[tuple[LogLine, float], ...]:
-    """Return a log's evaluations of finite quality inside the timed run, by time.
+    """Return a log's evaluations of finite quality inside the timed run, in order of time.
 
-    Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop, stamped
-    after run_start. Stamps may be later than run_stop by the `late_allowance_ms` of `round_name`, the round by whose
-    rules the log is judged.
+    Inside means a time stamp from run_start to run_stop, and a line no later than run_stop's. If there is no
+    run_stop, it means a time stamp from run_start on. A time stamp may be later than run_stop by the
+    `late_allowance_ms` of `round_name`, the round by whose rules the log is judged.
     """
     late_ms = late_allowance_ms(round_name)
     known = f"evaluations {late_ms}"
@@ -309,8 +311,8 @@ def _evaluations_inside_run(log: RunLog, late_ms: int) -> tuple[tuple[LogLine, f
 
 
 def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tuple[LogLine, float] | None:
-    """Return the best evaluation in a log that reached the target quality outside the timed run (its record and its
-    quality); None where none did."""
+    """Return the best of a log's evaluations that reached the target quality outside the timed run: its record and
+    its quality. None if there is no such evaluation."""
     inside = {id(line) for line, _ in evaluations_inside_run(log, round_name)}
     met = [
         (line, quality)
@@ -321,24 +323,24 @@ def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tu
 
 
 def count_epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the number of epochs that a log's run had trained at its last evaluation, from that evaluation's
-    epoch_num; None where it states none."""
+    """Return the number of epochs that a log's run had trained at its last evaluation, computed from that
+    evaluation's epoch_num; None if the evaluation states none."""
     evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
 
 
 def is_trained_samples(value: object, epochs: float, size: int) -> bool:
-    """Return whether `value`, a log's train_samples, is the number of samples trained (`epochs` times the dataset's
-    `size`), within rounding."""
+    """Return whether `value`, a log's train_samples, states the number of samples trained: `epochs` times the
+    dataset's `size`, within rounding."""
     number = as_number(value)
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the number of epochs trained according to train_samples, for a log of a round before 3.0 whose
-    train_samples contradicts epoch_num; None where the two agree, where train_samples is the dataset's size, or where
-    one of these is not known."""
+    """Return the number of epochs trained according to train_samples, if train_samples contradicts epoch_num. Only
+    logs of rounds before 3.0 are looked at, whose train_samples may be the samples trained. None if the two keys
+    agree, if train_samples is the dataset's size, or if a value is unknown."""
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -348,11 +350,11 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the number of samples of a log's training data: train_samples or, where a log of a round before 3.0 may
-    state the number of samples trained instead, the size in the definition.
+    """Return the number of samples in a log's training data: its train_samples. A log of a round before 3.0 may state
+    the number of samples trained there; for such a log, return the size in the definition.
 
-    In the Open division, which is free to choose its data, the definition's size is returned only where train_samples
-    certainly is the number of samples trained. None where it is not logged.
+    In the Open division, where data may be chosen freely, the definition's size is returned only if train_samples
+    certainly is the number of samples trained. None if train_samples is not logged.
     """
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
     if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
@@ -396,8 +398,8 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
 
 
 def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[Interval, ...]:
-    """Return the intervals of a log from each start to the next stop in order of time, in milliseconds; an interval
-    without a stop ends at `end_ms`."""
+    """Return the intervals of a log, in milliseconds. Each lasts from a start to the next stop in order of time; an
+    interval without a stop ends at `end_ms`."""
     stops = sorted([line.time_ms for line in log.all(stop_key)])
     found, position = [], 0
     for start_ms in sorted([line.time_ms for line in log.all(start_key)]):
@@ -411,8 +413,8 @@ def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[I
 def _trained(
     evaluations: tuple[Evaluation, ...], train_samples: int | None, benchmark: Benchmark | None
 ) -> tuple[int | None, float | None]:
-    """Return the number of samples and of epochs that a run had trained at its last evaluation; None for a number
-    that its log does not tell."""
+    """Return the number of samples and the number of epochs that a run had trained at its last evaluation. Each is
+    None if the log does not tell it."""
     if not evaluations:
         return None, None
     last = evaluations[-1]
@@ -436,8 +438,7 @@ def _cache_clear(line: LogLine | None) -> str | None:
 
 
 def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
-    """Return the disjoint sorted intervals of time that cover the same milliseconds as `intervals` within [low,
-    high]."""
+    """Return the union of `intervals` within [low, high], as disjoint sorted intervals."""
     merged: list[Interval] = []
     for start, stop in sorted(intervals):
         start, stop = start if start > low else low, stop if stop < high else high

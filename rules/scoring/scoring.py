@@ -17,13 +17,13 @@ from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 _MIXED = "the runs differ in global_batch_size"
-"""Reason why a set whose runs differ in batch size has no score. A set of one of MLPerf's benchmarks still has an
-Olympic mean, since one was published for such a set."""
+"""Reason why a set has no score if its runs differ in batch size. A set of one of MLPerf's benchmarks still gets an
+Olympic mean, because MLPerf has published one for such a set."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
-    """Return the runs of a set that are scored: for a longer set of a benchmark that is not MLPerf's the first ones
-    by index, else all."""
+    """Return the runs of a set that are scored: all of them; but if the set of a benchmark that is not MLPerf's has
+    more runs than required, only the first ones by index."""
     if benchmark is None or benchmark.status == "official":
         return runs
     return runs[: benchmark.score.num_runs]
@@ -32,11 +32,10 @@ def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Seque
 def score_runs(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
 ) -> BenchmarkResult:
-    """Return the score of a set's runs, or the reason why it has none; `benchmark` is None for an undefined
-    benchmark.
+    """Return the score of a set's runs, or the reason why the set has none. `benchmark` is None if it is not defined.
 
-    The score comes only from the logs, never from scaling.json; energy comes from `power`, where it was measured.
-    Official runs of several batch sizes have an Olympic mean and no score.
+    The score comes only from the logs, never from scaling.json. Energy comes from `power`, if it was measured. Runs
+    of an official benchmark that differ in batch size have an Olympic mean and no score.
     """
     scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1
@@ -117,8 +116,8 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
 
 
 def _why_not_first(scored: Sequence[RunResult]) -> str | None:
-    """Return the reason why the scored runs are not the set's runs 0, 1, 2, …, since nobody may choose which runs are
-    scored; None where they are."""
+    """Return the reason why a set has no score if its scored runs are not its runs 0, 1, 2, …: nobody may choose
+    which runs are scored. None if they are these runs."""
     for index, run in enumerate(scored):
         match = _RESULT_NUMBER.search(run.path)
         if match is None:

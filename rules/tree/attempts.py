@@ -16,8 +16,9 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
 
 class AttemptFolder(NamedTuple):
-    """Folder of one attempt at a run. `record` is the path of its run.json, None where the tree has none; `has_log`
-    is true while its log is still in the folder: renaming the log makes it the run's result."""
+    """Folder of one attempt at a run. `record` is the path of its run.json, None if it has none. `has_log` is true
+    while the attempt's log is still in the folder; the log of a finished run is moved away to become the run's
+    result."""
 
     number: int
     path: str
@@ -34,8 +35,8 @@ class RunFolder(NamedTuple):
 
     @property
     def made_result(self) -> Path | None:
-        """Return the run.json of the attempt whose log became the run's result: the last attempt that has a run.json
-        and no log of its own; None where there is none."""
+        """Return the run.json of the attempt whose log became the run's result. This is the last attempt that has a
+        run.json but no longer a log. None if there is none."""
         places = (attempt.record for attempt in reversed(self.attempts) if not attempt.has_log)
         return next((place for place in places if place is not None), None)
 
@@ -85,8 +86,8 @@ def _record(place: str, root: Path) -> Path | None:
 
 
 def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
-    """Return number, path and name of the folders in `folder` whose names match `name` and that are inside `root`;
-    and whether all entries with such names are among them."""
+    """Return number, path and name of the folders in `folder` whose names match `name` and that are inside of `root`;
+    and whether these are all entries of `folder` with matching names."""
     try:
         with os.scandir(folder) as entries:
             found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]

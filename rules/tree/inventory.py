@@ -1,12 +1,13 @@
 """List everything at a path in one walk: result sets, run sets, sweeps, measurements, and files that look like
 results and are skipped.
 
-Every command that reads results begins with an inventory. Links to directories are never followed. Directories that
-hold neither results nor measurements (NOT_RESULTS, and hidden ones) are not entered, nor are the directories of the
-trials of a search, since the search's study.json says what they measured. These files alone are opened: files that
-`find_skipped` looks at, for their first bytes; logs in directories that are not named after one of this harness's
-benchmarks, up to the record that names their benchmark; and experiment.json, which tells a sweep from a pair or a
-search.
+Every command that reads results begins with an inventory. Links to directories are never followed. Two kinds of
+directory are not entered: those that hold neither results nor measurements (NOT_RESULTS, and hidden ones), and the
+trials of a search, whose measurements are in the search's study.json.
+
+Few files are opened. Of files that `find_skipped` looks at, the first bytes are read. Logs are read up to the record
+that names their benchmark, if their directory is not named after one of this harness's benchmarks. experiment.json is
+read to tell a sweep from a pair or a search.
 """
 
 import os
@@ -50,16 +51,18 @@ _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Results, measurements and studies (searches and simulations with a study.json) found at or below `path`;
-    folders are in the order of the walk, which is sorted by name.
+    """Results, measurements and studies (searches and simulations with a study.json) found at or below `path`.
+    Folders are in the order of the walk, which is sorted by name.
 
-    `result_sets` are directories with result_*.txt, sorted by folder; where `path` is a file, one set of that single
+    `result_sets` are directories with result_*.txt, sorted by folder; if `path` is a file, one set of that single
     log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are
     directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` are
-    directories whose experiment.json reports show as a table of configurations, or cannot be read; `measurements` are
-    directories with an extra/<kind>.json, by kind of measurement; `studies` are files study.json. `subfolders` has
-    every directory that was entered, with the names of its subdirectories. `candidates` are run sets, and files
-    outside of result sets, at most 20,000. `unreadable` names the first directory that could not be read.
+    directories with an experiment.json that reports show as a table of configurations, or that cannot be read.
+    `measurements` maps each kind of measurement to the directories with an extra/<kind>.json. `studies` are files
+    study.json.
+
+    `subfolders` maps every directory that was entered to the names of its subdirectories. `candidates` are run sets
+    and files outside of result sets, at most 20,000. `unreadable` names the first directory that could not be read.
     """
 
     path: Path
@@ -127,8 +130,8 @@ class Inventory:
         )
 
     def _refuse_unfinished(self) -> None:
-        """Raise InputError where a run set at or below the path has no measurement, in an inventory without result
-        sets: none of its runs has ended."""
+        """Raise InputError if this inventory has run sets without a measurement: none of their runs has ended. It is
+        called only if the inventory has no result sets."""
         if unfinished := [folder for folder in self.run_sets if _measured_kind(folder) is None]:
             first = unfinished[0]
             whole = first.parent if _is_file(first.parent / EXPERIMENT_FILE) else first
@@ -138,8 +141,8 @@ class Inventory:
             )
 
     def why_absent(self) -> str | None:
-        """Return a message that a run set in this inventory is of a kind of measurement that this installation lacks;
-        None where none of the first run sets is."""
+        """Return a message that a run set in this inventory is of a kind of measurement that this installation lacks.
+        Only the first run sets are read; None if they are of known kinds."""
         for folder in self.run_sets[:MAX_MENTIONED]:
             record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
             if not isinstance(record, Damage) and (why := why_absent(record.kind)) is not None:
@@ -162,10 +165,10 @@ class SkippedFile:
 
 
 def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
-    """List the results at or below `path`; a file is taken as a log. Raises InputError where nothing is there.
+    """List the results at or below `path`; a file is taken as a log. Raises InputError if nothing is there.
 
-    Logs of the benchmark that `benchmark_file` defines are judged even where MLPerf has a benchmark of that name.
-    Raises DefinitionError where the file cannot be loaded.
+    Logs of the benchmark that `benchmark_file` defines are judged even if MLPerf has a benchmark of the same name.
+    Raises DefinitionError if `benchmark_file` cannot be loaded.
     """
     path = Path(path)
     try:
@@ -244,18 +247,18 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
 
 
 def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
-    """Return all result sets (directories with result_*.txt) at or below `path`, sorted by folder; a log file is a
-    set of one.
+    """Return all result sets (directories with result_*.txt) at or below `path`, sorted by folder. If `path` is a log
+    file, return one set with that log.
 
-    Raises InputError when there is nothing to judge, or where a directory cannot be read.
+    Raises InputError if there is nothing to judge, or if a directory cannot be read.
     """
     return take_inventory(path).require_result_sets()
 
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
-    """Return the result sets of all inventories (lists of a path's contents). Raises InputError where one inventory
-    holds no result sets; but an inventory that holds only MLPerf's other benchmarks is left out if another inventory
-    holds result sets."""
+    """Return the result sets of all inventories (each lists what a path holds). Raises InputError if an inventory
+    holds no result sets. An inventory that holds only MLPerf's other benchmarks is left out, without an error, if
+    another inventory holds result sets."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -274,11 +277,11 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Return logs with other names than result_*.txt and run sets without a log of a finished run, at most
-    MAX_SKIPPED, to tell the user that they are not judged.
+    """Return what looks like a result and is not judged, to tell the user: logs with other names than result_*.txt,
+    and run sets without a log of a finished run. At most MAX_SKIPPED are returned.
 
-    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left to rule RS109, which
-    reports them. Unreadable files are left out, and so is a file that is itself the path that the user gave.
+    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left out, since rule RS109
+    reports them. So are unreadable files, and the path that the user gave if it is itself a file.
     """
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}
@@ -307,8 +310,8 @@ def _is_of_loadgen(path: Path) -> bool:
 
 
 def _why_unfinished(folder: Path) -> tuple[str, str]:
-    """Return the reason why a run set has no log of a finished run, and what the user can do: a command that shows or
-    completes the run set, or another version of dlrmbench to use."""
+    """Return the reason why a run set has no log of a finished run, and what the user can do: run a command that
+    shows or completes the run set, or use another version of dlrmbench."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if not isinstance(record, Damage) and record.kind not in PLACES:
         made_by = f"dlrmbench {printable(record.harness_version)}, which made it"
@@ -319,8 +322,8 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
 
 
 def _measured_kind(folder: Path) -> str | None:
-    """Return the kind of measurement in a run set; None where the file with the measurement does not exist, or for a
-    set of runs that train to a quality target."""
+    """Return the kind of measurement in a run set. None if the file with the measurement does not exist, or if the
+    run set's runs train to a quality target."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if isinstance(record, Damage) or is_logged(record.kind):
         return None

@@ -1,8 +1,8 @@
 """Recognise results of MLPerf's other benchmarks, which this harness does not define: they are listed by name and not
 judged.
 
-A log states its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
-inventory leaves these sets out, so that no command judges, scores or draws them.
+A log states its benchmark (`submission_benchmark`). If no log in a directory does, the directory's name counts. The
+inventory leaves these results out of its result sets, so that no command judges, scores or draws them.
 """
 
 import re
@@ -33,8 +33,8 @@ _FORMS = {
     JSON_LINES: "no MLPerf log: each record is text inside of a JSON object, as Docker and journald keep logs. Judge "
     "what 'docker logs CONTAINER' or 'journalctl -o cat' prints",
 }
-"""Descriptions of logs in other forms than MLPerf Training's (MLPerf Inference's, or records wrapped in JSON), by the
-form's name, which stands in place of a benchmark's name."""
+"""Descriptions of logs in other forms than MLPerf Training's (MLPerf Inference's, or records wrapped in JSON): a dict
+from the form's name, which is used where a benchmark's name would stand."""
 _OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
 _SUMMARY = b"MLPerf Results Summary"
 """Heading of LoadGen's mlperf_log_summary.txt, between two lines of "="."""
@@ -48,8 +48,8 @@ LoadGen's heading."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherSet:
-    """Result directory, or one log that was given as a file, that is not judged: it is of one of MLPerf's other
-    benchmarks, or in another form (LOADGEN or JSON_LINES), which `benchmark` then names."""
+    """Result directory, or single log given as a file, that is not judged: it belongs to one of MLPerf's other
+    benchmarks, or has another form. `benchmark` names the benchmark or the form (LOADGEN or JSON_LINES)."""
 
     path: Path
     benchmark: str
@@ -66,7 +66,7 @@ class OtherSet:
 
 def summarise(others: Sequence[OtherSet]) -> str:
     """Return one line that names MLPerf's other benchmarks, which are not judged, each with its number of result
-    sets; for a single set the line says why it is not judged."""
+    sets. For a single set, the line says why that set is not judged."""
     if len(others) == 1:
         return str(others[0])
     numbers = Counter(other.benchmark for other in others)
@@ -84,11 +84,12 @@ def count_others(others: Sequence[OtherSet]) -> str:
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
     """Return the name of the other MLPerf benchmark that a result set belongs to, or the form of its logs (LOADGEN or
-    JSON_LINES); None where the set is to be judged.
+    JSON_LINES). None if the set is to be judged.
 
-    Whatever its logs state, a set is judged if its directory is named after one of this harness's benchmarks or a
-    definition lies beside it. Else it is judged if a log names `own` (a benchmark of the user's) or a benchmark that
-    is not among `OTHER_BENCHMARKS`, or if neither a log nor the directory names a benchmark among these.
+    A set is judged, whatever its logs state, if its directory is named after one of this harness's benchmarks, or if
+    a definition lies beside it. Otherwise it is judged in two cases: a log names `own` (a benchmark of the user's) or
+    a benchmark outside of `OTHER_BENCHMARKS`; or neither a log nor the directory names a benchmark in
+    `OTHER_BENCHMARKS`.
     """
     if result_set.benchmark in shipped_names() or result_set.definition_file is not None:
         return None
@@ -103,8 +104,8 @@ def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None
 
 
 def logged_benchmark(path: Path) -> str | None:
-    """Return the first benchmark that a log names, reading the log no further; LOADGEN or JSON_LINES where it is not
-    a training log; None where it names no benchmark or cannot be read."""
+    """Return the first benchmark that a log names, without reading the rest of the log. LOADGEN or JSON_LINES if the
+    file is not a training log. None if it names no benchmark or cannot be read."""
     num_bytes = 0
     try:
         with path.open("rb") as file:
@@ -122,8 +123,8 @@ def logged_benchmark(path: Path) -> str | None:
 
 
 def _form_of(line: bytes) -> str | None:
-    """Return the form (LOADGEN or JSON_LINES) of a log, recognised by one of its lines that holds a record; None for
-    a training log."""
+    """Return the form (LOADGEN or JSON_LINES) of a log, recognised by one of its lines that contains a record; None
+    for a training log."""
     if line.lstrip().startswith(b"{") and _ESCAPED.search(line):
         return JSON_LINES
     return LOADGEN if TOKEN in line[:_PREFIX_BYTES] and _OF_LOADGEN.search(line) else None

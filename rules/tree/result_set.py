@@ -1,4 +1,5 @@
-"""Read one result set: a directory that holds result_*.txt, in this harness's layout, MLPerf's, or without one."""
+"""Read one result set: a directory that holds result_*.txt. It may have this harness's layout, MLPerf's, or
+neither."""
 
 import os
 import re
@@ -12,15 +13,15 @@ _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 PARAMETERS = "package_checker_params"
-"""Name of a file that sets options of the official package checker, such as rcp-bypass, on its test against reference
-convergence points."""
+"""Name of a file with options for the official package checker (such as rcp-bypass) that concern its test against
+reference convergence points."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
 RoundSource = Literal["directory", "file"]
-"""Source from which a result set's MLPerf round is known: "directory", a directory's name, or "file", the name of the
-log itself."""
+"""Source of a result set's MLPerf round: "directory" for a directory's name, or "file" for the name of the log
+itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +30,7 @@ class ResultSet:
 
     `root` is the run-set directory of this harness (it holds `extra/`), or benchmarks/<benchmark>/<system> of a
     package that this harness made; None for any other tree. `organization`, `system`, `benchmark` and `round` come
-    from the tree's directory names, None where these state nothing; the logs themselves may state something else.
+    from directory names; each is None if no name states it. The logs themselves may state something else.
     """
 
     folder: Path
@@ -43,10 +44,10 @@ class ResultSet:
     round_source: RoundSource | None = None
     unread: tuple[tuple[Path, str], ...] = ()
     """Files that have a log's name and are not read, each with the reason: broken links, links that lead out of the
-    tree, and what is no regular file."""
+    tree, and entries that are not regular files."""
     strays: tuple[str, ...] = ()
-    """Names in the folder of the set's logs that are neither a log nor power/, at most MAX_STRAY_NAMES of them,
-    sorted."""
+    """Names in the folder of the set's logs that are neither a log nor power/; sorted, at most MAX_STRAY_NAMES of
+    them."""
 
     @property
     def is_run_set(self) -> bool:
@@ -56,9 +57,9 @@ class ResultSet:
 
     @property
     def parameter_files(self) -> tuple[Path, ...]:
-        """Return the possible paths of files that ask the official package checker to leave out checks: in the root,
-        the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"); outside a
-        submission tree, in the logs' directory."""
+        """Return the possible paths of files that ask the official package checker to leave out checks. They are in
+        the root, the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines");
+        outside a submission tree, in the logs' directory."""
         top = _top(self.folder)
         places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
         return tuple(place / PARAMETERS for place in places)
@@ -141,8 +142,8 @@ def _parts(folder: Path) -> tuple[str, ...]:
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the directory above results/<system>/<benchmark>, where `folder` is that benchmark's directory; None
-    where `folder` is in no such place."""
+    """Return the directory that contains results/<system>/<benchmark>, where `folder` is the <benchmark> directory;
+    None if `folder` has no such path."""
     parts = _parts(folder)
     if len(parts) < 4 or parts[-3] != "results":
         return None
@@ -173,25 +174,25 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """Return the MLPerf round that names of directories, or of a log, state, such as 5.1 for training_results_v5.1.
-    Of several such names the innermost counts; None where no name states a round."""
+    """Return the MLPerf round that is stated by names of directories or of a log, such as 5.1 for
+    training_results_v5.1. If several names state a round, the innermost counts. None if no name does."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of this harness in whose extra/ a log lies that is not, or not yet, a run's result; None for
-    any other log."""
+    """Return the run set of this harness that a log belongs to, if the log is in the run set's extra/ because it is
+    not, or not yet, a run's result. None for any other log."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 
 
 def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
-    """Return the folder in which a package (a set in MLPerf's layout that this harness made for submission) holds the
-    run set's records and its copy of the definition; None where there is none."""
+    """Return the folder in which a package holds the run set's records and its copy of the definition; None if there
+    is none. A package is a set in MLPerf's layout that this harness made for submission."""
     root = top / "benchmarks" / benchmark / system
     return root if _file(root / "extra" / "run_set.json", top) is not None else None
 
 
 def _file(path: Path, top: Path | None = None) -> Path | None:
-    """Return `path` where it is a file, inside of `top` once links are followed; else None."""
+    """Return `path` if it is a file and, once links are followed, inside of `top`; else None."""
     return path if path.is_file() and (top is None or not leads_out(path, top)) else None

@@ -1,8 +1,8 @@
 """Recognise the kind of a path to judge: a log, a result set, an organisation's submission, or a round of
 submissions.
 
-The layout is that of submission_rules.adoc, "Directory structure, Training". This module opens no file; links to
-directories are never followed, and links that lead out of a submission are listed and not read.
+The layout is that of submission_rules.adoc, "Directory structure, Training". This module opens no file. Links to
+directories are never followed; links that lead out of a submission are listed and not read.
 """
 
 import os
@@ -38,8 +38,8 @@ class SubmissionEntry:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
     """Tree of one organisation's submission. `sets` are the result directories results/<system>/<benchmark> to judge;
-    `others` are those of MLPerf's other benchmarks, which are not judged. `entries` is every name below `folder`,
-    sorted; `is_cut` states that there were more names than MAX_ENTRIES."""
+    `others` are result directories of MLPerf's other benchmarks, which are not judged. `entries` has every name below
+    `folder`, sorted; `is_cut` states that there were more names than MAX_ENTRIES."""
 
     folder: Path
     organization: str
@@ -50,7 +50,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[SubmissionEntry, ...]:
-        """Return the entries of the submission that lie directly in one folder, whose path is given by its parts."""
+        """Return the submission's entries that lie directly in one folder, given by the parts of its path."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
@@ -74,9 +74,9 @@ round."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """Return the logs, sets, submissions and rounds to judge or leave out in an inventory (list of a path's
-    contents). What lies in a submission or round is part of it and not returned by itself. Raises InputError where
-    nothing is found, or where a directory could not be read."""
+    """Return what an inventory (list of a path's contents) holds to judge or to leave out: logs, sets, submissions
+    and rounds. Contents of a submission or round are part of it and are not returned by themselves. Raises InputError
+    if nothing is found, or if a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()
@@ -102,21 +102,21 @@ def find_targets(inventory: Inventory) -> tuple[Target, ...]:
 
 
 def _is_round(inventory: Inventory, folder: Path) -> bool:
-    """Return whether a directory is an MLPerf round: it holds several submissions, or it holds one and its name is
-    that of a round."""
+    """Return whether a directory is an MLPerf round. It is one if it holds several submissions, or if it holds one
+    and its own name states a round."""
     inner = sum(_is_submission(inventory.subfolders.get(folder / name, ())) for name in inventory.subfolders[folder])
     return inner > 1 or (inner == 1 and round_of((Path(os.path.abspath(folder)).name,)) is not None)  # noqa: PTH100
 
 
 def _is_submission(names: Collection[str]) -> bool:
-    """Return whether a directory with subdirectories of these names is a submission: results/ beside systems/ or
-    benchmarks/, and not a run set of this harness."""
+    """Return whether a directory is a submission, given the names of its subdirectories: results/ is beside systems/
+    or benchmarks/, and the directory is not a run set of this harness."""
     return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
-    """List the entries and result sets of one organisation's submission; `sets` are the sets that were already read,
-    by their folders. Raises InputError where a directory cannot be read."""
+    """List the entries and result sets of one organisation's submission. `sets` maps folders to result sets that have
+    been read already. Raises InputError if a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
     judged: list[ResultSet] = []

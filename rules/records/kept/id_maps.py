@@ -12,8 +12,8 @@ tables."""
 
 
 class IdMapManifest(Document, frozen=True, kw_only=True):
-    """Map from categorical ids to rows of smaller embedding tables: an int32 array [ids, k] for each table with fewer
-    rows than ids, with k rows whose sum is an id's embedding.
+    """Map from categorical ids to rows of smaller embedding tables. For each table with fewer rows than ids there is
+    an int32 array [ids, k] of row numbers; an id's embedding is the sum of its k rows.
 
     The manifest is in the folder of the arrays, and is written last, so that a folder without it is incomplete.
     """
@@ -22,7 +22,7 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
     """Kind of the map from ids to rows, as in the benchmark's definition: hash, quotient_remainder, frequency,
     learned or classes."""
     budget: Amount
-    """Rows of each smaller embedding table as a share of the rows of the full table."""
+    """Number of rows of each smaller embedding table, as a share of the number of rows of the full table."""
     samples: Count
     """Number of samples read from the start of the training split to make the map from ids to rows."""
     dataset_sha256: Sha256 | None

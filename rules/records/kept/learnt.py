@@ -1,5 +1,5 @@
-"""<data>/place/<kind>-<digest>/manifest.json describes a neural network that 'place' (the search for a placement of
-embedding tables on devices) trained, stored for reuse on the same task."""
+"""<data>/place/<kind>-<digest>/manifest.json describes a neural network that 'place' trained and stored for reuse on
+the same task. The command 'place' searches for a placement of embedding tables on devices."""
 
 from typing import Literal
 
@@ -11,20 +11,22 @@ LEARNT_FOLDER = "place"
 
 
 class LearntManifest(Document, frozen=True, kw_only=True):
-    """Manifest of a neural network that predicts the cost of sets of embedding tables on a device, or of a policy
-    that places tables on devices. The manifest is written last, so that a folder without it is incomplete.
+    """Manifest of a trained neural network. The network either predicts the cost of sets of embedding tables on a
+    device, or is a policy that places tables on devices. The manifest is written last, so that a folder without it is
+    incomplete.
 
     `reference_models.distributed.search` describes the arrays.
     """
 
     what: Literal["cost_net", "policy"]
     digest: Sha256
-    """Digest of everything that the network's training depends on: a network of the same digest is used again."""
+    """Digest of everything that the network's training depends on: a stored network is used again if its digest is
+    equal."""
     seed: Count
     accuracy: dict[str, float]
-    """Accuracy of the network. For a network that predicts costs, on sets of embedding tables outside of its training
-    data: Kendall's rank correlation with the true costs (`tau`) and the mean absolute percentage error (`error`);
-    both also for a prediction that adds up single tables' costs (`additive_tau`, `additive_error`); and the error of
-    one half of the measurement's rounds against the other half (`repeat_error`). For a policy: its final mean reward
-    (`reward`)."""
+    """Accuracy of the network: a dict from measure to value. A network that predicts costs is tested on sets of
+    embedding tables outside of its training data. `tau` is Kendall's rank correlation with the true costs, and
+    `error` the mean absolute percentage error. `additive_tau` and `additive_error` are the same measures for a
+    prediction that adds up the costs of single tables. `repeat_error` is the error between both halves of the
+    measurement's rounds. A policy has only `reward`, its final mean reward."""
     arrays: Arrays

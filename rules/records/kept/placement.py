@@ -12,15 +12,15 @@ _MAX = Meta(min_length=1, max_length=100_000)
 
 
 class PlacedTable(Record, frozen=True, kw_only=True):
-    """Embedding table that a placement plan distributes, with its size and its access pattern."""
+    """Embedding table that a placement plan distributes over devices: its size and its access pattern."""
 
     num_embeddings: PositiveCount
     dim: PositiveCount
     pooling: Amount
     """Mean number of lookups in the embedding table per sample."""
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)]
-    """Shares of a batch's lookups in the table, by how often the looked-up row occurs in the batch: once, then up to
-    2, 4, 8, … times."""
+    """Shares of a batch's lookups in the table, by how often a batch contains the looked-up row: once, then up to 2,
+    4, 8, … times."""
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
 
 
@@ -41,7 +41,7 @@ class PlanRecord(Document, frozen=True, kw_only=True):
     """Name of the benchmark whose embedding tables the plan places; None where the tables belong to no benchmark."""
     definition_sha256: Sha256 | None
     search: str
-    """Name of the search algorithm that found the placement plan, as for 'place --by'."""
+    """Name of the search algorithm that found the placement plan, as given to 'place --by'."""
     cost: Literal["bandwidth", "torchrec", "measured", "net"]
     """Cost model given to the search that found the placement plan; some searches do not use it."""
     seed: Count

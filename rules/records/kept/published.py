@@ -30,7 +30,7 @@ class PublishedResult(Record, frozen=True, kw_only=True):
     outcome: Literal["valid", "invalid"]
     """Verdict of this harness's rules on the result's logs."""
     minutes: PositiveAmount
-    """Score of the result in minutes, computed from its logs: the Olympic mean of the times to train, times
+    """Score of the result in minutes, computed from its logs: the Olympic mean of the times to train, multiplied by
     `rcp_factor`."""
     rcp_factor: PositiveAmount
     """Factor by which the test against reference convergence points (RCPs) scales the result's time; 1 where the test

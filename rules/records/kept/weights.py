@@ -7,7 +7,8 @@ from rules.records.codec import Count, Document, Int64, PositiveCount, Sha256
 from rules.records.kept.arrays import Arrays
 
 WEIGHTS_FOLDER = "weights"
-"""Name of the folder of the model's weights at the end of a run, in the same folder as the run's attempts."""
+"""Name of the folder for the model's weights at the end of a run; it lies beside the folders of the run's
+attempts."""
 
 
 class WeightsManifest(Document, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ class QualityEvaluation(Record, frozen=True, kw_only=True):
 
 
 class QualityProcess(Record, frozen=True, kw_only=True):
-    """Training and evaluations of one fresh process; with several ranks, of all of them together."""
+    """Training and evaluations of one fresh process; if there are several ranks, of all ranks together."""
 
     num_samples: Annotated[int, Meta(ge=1, description="Samples trained on: whole batches.")]
     training_flop: Annotated[int, Meta(ge=0, description="FLOP of all samples, computed from the configuration.")]
@@ -42,8 +42,8 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]
     started_utc: str | None = None
-    """Time, by the system's clock, at which the process started: the times of two measurements' processes show
-    whether the two alternated. None in files of earlier versions."""
+    """Time at which the process started, by the system's clock. The start times of two measurements' processes show
+    whether the measurements alternated. None in files of earlier versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
@@ -110,6 +110,6 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
     @property
     def measure(self) -> Measure:
         """Return the quantity by which quality measurements are compared: the quality metric in the first process's
-        entry; where the entry has several metrics, the first of them in METRICS."""
+        entry. If the entry has several metrics, the first of them in the order of METRICS is returned."""
         found = (measure for member, measure in _MEASURES.items() if getattr(self.processes[0], member) is not None)
         return next(found, _MEASURES["accuracy"])

@@ -27,14 +27,14 @@ class ModelCosts(Record, frozen=True, kw_only=True):
 
 
 class ProcessRecord(Record, frozen=True, kw_only=True):
-    """Throughput measured in one fresh process; with several ranks, by all of them together."""
+    """Throughput measured in one fresh process; if there are several ranks, by all ranks together."""
 
     num_steps: PositiveCount
     num_samples: PositiveCount
     duration_s: PositiveAmount
     stated_samples_per_s: PositiveAmount = field(name="samples_per_s")
-    """Training samples per second as the file states them; the property `samples_per_s` is computed instead from the
-    number of samples and the duration."""
+    """Training samples per second as stated in the file. The property `samples_per_s` does not use it: it is computed
+    from the number of samples and the duration."""
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
@@ -44,8 +44,8 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     ranks: tuple[RankRecord, ...]
     traffic: TrafficRecord | None = field(name="exchange")
     started_utc: str | None = None
-    """Time, by the system's clock, at which the process started: the times of two measurements' processes show
-    whether the two alternated. None in files of earlier versions."""
+    """Time at which the process started, by the system's clock. The start times of two measurements' processes show
+    whether the measurements alternated. None in files of earlier versions."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
 
@@ -84,9 +84,9 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     warm_up_steps: Count
     data_kind: str | None
-    """Kind of the dataset that training read, or "made_up" for batches held in memory, so that the measured time
+    """Kind of the dataset that training read. "made_up" means batches held in memory, so that the measured time
     includes no reading of input."""
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
-    """Measurements of the single processes: at least five for a whole throughput measurement; one in the file that
-    each process leaves."""
+    """Measurements of the single processes. A whole throughput measurement has at least five; the file that each
+    process leaves has one."""
