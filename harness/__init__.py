@@ -1,1 +1,1 @@
-"""Run benchmarks: the package that connects the other packages of dlrmbench, none of which imports it."""
+"""Run benchmarks. This package connects the other packages of dlrmbench; none of the others imports it."""

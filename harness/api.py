@@ -1,11 +1,11 @@
 """Python API of dlrmbench: `from harness import api`. Its functions do what the command line does, and are stable.
 
-`run` and `sweep` start fresh processes and return the folder of their results, `resume` completes it; `results`,
-`compare` and `render` read such folders, other result directories and logs; `results` and `compare` also read files
-of `report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a
-configuration file is read. Errors that the caller can correct are HarnessError, ConfigError, DefinitionError,
-DatasetError or InputError, with the command line's own message; a run that misses its target is a result, not an
-error. Functions of extensions are attributes of this module, too.
+`run` and `sweep` start fresh processes and return the folder of their results; `resume` completes such a folder.
+`results`, `compare` and `render` read such folders, other result directories and logs. `results` and `compare` also
+read files of `report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_`
+variables nor a configuration file is read. Errors that the caller can correct are HarnessError, ConfigError,
+DefinitionError, DatasetError or InputError, with the command line's own message. A run that misses its target is a
+result, not an error. Functions that extensions add are attributes of this module, too.
 """
 
 import os
@@ -62,18 +62,20 @@ def run(
     """Train a benchmark to its target `runs` times, judge, score and report; return the run set's folder below
     `output`.
 
-    `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
-    2}; `throughput`, a number of steps, measures samples/s over these steps in place of a run to the target;
-    `quality`, a number of samples, measures AUC (or accuracy) and log loss after training on them; both measure in at
-    least 5 processes. `until` adds runs, to `max_runs` at most, until the interval of the mean time to train is
-    within that fraction, such as 0.03; `keep_weights` keeps the final weights of each run; `matmul` is a file with
-    the chosen kernels for matrix products (as for --matmul); `kinds` requests a kind of measurement by name, such as
-    {"throughput": 20}; the value is None for a kind without a number. The page of results is `report.html` in the
-    returned folder. `resume` completes an interrupted set.
+    `benchmark` is a name or the path of a definition, dlrm_small by default; `settings` are values such as
+    {"runtime.threads": 2}. `throughput` is a number of steps: samples/s over these steps are measured, and no run
+    goes to the target. `quality` is a number of samples: AUC (or accuracy) and log loss are measured after training
+    on them. Throughput and quality are measured in at least 5 processes. `until` is a fraction such as 0.03: runs are
+    added, to `max_runs` at most, until the confidence interval of the mean time to train is within that fraction of
+    the mean. `keep_weights` keeps the final weights of each run. `matmul` is a file with the chosen kernels for
+    matrix products (as for --matmul). `kinds` requests a kind of measurement by name, such as {"throughput": 20}; the
+    value is None for a kind without a number. The page of results is `report.html` in the returned folder. The
+    function `resume` completes an interrupted set.
 
-    With the folder of a run set as `beside`, that set's configuration is measured again (by the interpreter `python`
-    if given), alternately with a new configuration: the set's, or `benchmark`'s if given, changed by `settings`. The
-    returned folder then holds two run sets to be compared, `base` (measured again) and `new`.
+    `beside` is the folder of an existing run set. Its configuration is measured again (by the interpreter `python` if
+    given), alternately with a new configuration. The new configuration is that of `benchmark` if given, else the run
+    set's, changed by `settings`. The returned folder then holds two run sets to be compared, `base` (measured again)
+    and `new`.
     """
     return start(make_request("run", locals()))
 
@@ -180,8 +182,8 @@ def render(
 ) -> Path:
     """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the suffix of `output`.
 
-    Returns `output`, by default report.html in the current folder, which is written atomically. A link in the
-    default's place is replaced, not followed. Raises InputError where a path holds no results.
+    Returns the path written: `output`, by default report.html in the current folder. The file is written atomically.
+    A link at the default path is replaced, not followed. Raises InputError where a path holds no results.
     """
     from reports.page.content import gather_everything
     from reports.page.report import FORMATS, PAGE_NAME, render_report, write_unnamed, write_whole
@@ -196,8 +198,8 @@ def render(
 
 
 def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
-    """Return the request for an experiment that a call of an API function makes: `verb` is the function's command,
-    such as "run", and `arguments` have the names of the command line's."""
+    """Return the request for an experiment from a call of an API function. `verb` is the command that does the same,
+    such as "run"; `arguments` are the call's arguments by name, None where not given."""
     from harness.experiment.request import Request, as_text
     from harness.run_sets.names import find_results_folder, led_to
     from rules.records.kinds import PLACES

@@ -23,14 +23,14 @@ from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 from rules.temporary_folder import temporary_folder
 
 _HOPELESS = 1.4
-"""Step time relative to the best one, above which a thread count is not timed with longer spinning of OpenMP's
+"""Ratio of a step time to the best one: a thread count above this ratio is not timed with longer spinning of OpenMP's
 threads."""
 _CLOSE = TIE**2
-"""Step time relative to the best one, up to which a candidate is timed in a second process, since the difference may
-be chance."""
+"""Ratio of a step time to the best one: candidates up to this ratio are timed in a second process, since the
+difference may be chance."""
 _LONG_S = 0.25
-"""Seconds of a training step from which near-equal candidates are not timed again: short disturbances average out
-within long steps."""
+"""Step time in seconds from which on near-equal candidates are not timed again: short disturbances average out within
+long steps."""
 Way = tuple[int, int | None]
 """Candidate for computing a step: number of threads, and GOMP_SPINCOUNT (None where the environment sets the
 spinning)."""
@@ -80,8 +80,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TimedWays:
-    """Least seconds of a training step for each candidate (threads, spinning) that was tried, and the kernels for
-    matrix products used in that time."""
+    """Least step time in seconds of each candidate (threads, spinning) that was tried, and the kernels for matrix
+    products with which it was reached."""
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: Mapping[Way, MatmulRecord]
@@ -92,7 +92,7 @@ def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Seque
     thread counts above 1 that are near the best.
 
     Where a slightly different time would change the choice, near-equal candidates are timed in a second process.
-    Returns the reason why the first process failed, if it did, in place of the times.
+    Returns the times; if the first process failed, the reason.
     """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):

@@ -29,16 +29,16 @@ _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnWays:
-    """Description of the autotuning that a section of a benchmark definition, such as [serve], requires in place of
-    the autotuning of a training step."""
+    """Autotuning that a section of a benchmark definition, such as [serve], requires. It replaces the autotuning of a
+    training step."""
 
     thread_counts: tuple[int, ...]
     """Numbers of threads, one for each candidate that is timed."""
     chosen_for: Mapping[str, Any]
-    """Settings, as JSON values, for which the section's choice by timing is valid, in addition to those of a training
-    step (shape, precision, system)."""
+    """Settings, as JSON values, that must be equal for the section's choice to be used again, besides those of a
+    training step (shape, precision, system)."""
     words: str
-    """Words of messages for what timing chooses, such as 'workers, threads and calls'."""
+    """Words by which messages name what timing chooses, such as 'workers, threads and calls'."""
     done: str
     """Participle with which a message announces the chosen settings, such as 'answered' in 'answered with 2 workers'.
     """
@@ -63,8 +63,8 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """Autotuning that a section of the definition, such as [serve], requires in place of a training step's; None
-    where no section requires any."""
+    """Autotuning that a section of the definition, such as [serve], requires; it replaces the autotuning of a
+    training step. None where no section requires any."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
@@ -95,8 +95,8 @@ class Candidates:
         }
 
     def on_threads(self, num_threads: int) -> "Candidates":
-        """Return only the candidates that have `num_threads` threads; all candidates where no candidate or every one
-        has that number, or where a section of the definition lists them."""
+        """Return only the candidates that have `num_threads` threads. Return all candidates where none has that
+        number, or where a section of the definition, such as [serve], lists them."""
         if self.own is not None or num_threads not in self.thread_counts or len(self.thread_counts) == 1:
             return self
         spin_counts = self.spin_counts if num_threads > 1 else self.spin_counts[:1]
@@ -120,8 +120,8 @@ class Candidates:
 
     @property
     def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Function that returns whether a recorded choice by timing can be used: it was made for the same settings,
-        and chose one of these candidates."""
+        """Function that returns whether a recorded choice by timing can be used: whether it was made for the same
+        settings as this configuration's, and chose one of these candidates."""
         return lambda choice: (
             choice.key == self.key
             and (choice.service is None) == (self.own is None)
@@ -134,8 +134,8 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Return the candidates that autotuning times for a configuration; None where there is nothing to choose: only
-    one is possible, no kernels are given, and bf16 is not to be compared with fp32.
+    """Return the candidates that autotuning times for a configuration. Return None where there is nothing to choose
+    or compare: only one candidate is possible, the user gives no kernels, and the precision is not bf16.
 
     On several ranks and on GPUs nothing is chosen: the number of threads is the given one, or follows from the number
     of cores.
@@ -173,8 +173,8 @@ def find_candidates(
 
 
 def has_own_ways(config: RunConfig) -> bool:
-    """Return whether a section of the configuration's definition, such as [serve], is autotuned in place of a
-    training step."""
+    """Return whether a section of the configuration's definition, such as [serve], has autotuning of its own, which
+    replaces that of a training step."""
     return _find_own(config) is not None
 
 

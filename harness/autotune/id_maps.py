@@ -42,15 +42,17 @@ from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
-"""[model] settings of the small DLRM that is trained for id maps of kind `learned`, whatever the definition's own
-model: ids that occur with similar ids get similar embeddings, and these are clustered into the map of ids to rows."""
+"""Settings of [model] for the small DLRM that is trained for id maps of kind `learned`, whatever model the definition
+has. Ids that occur with similar ids get similar embeddings; the embeddings are clustered to make the map of ids to
+rows."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
     """Return the digest of the configuration's map of ids to embedding rows; None without [id_map]. The map is read
     from the dataset's folder; where it is missing, it is made.
 
-    Raises HarnessError (exit 8) where the map in the folder is damaged, or where none could be made, with the reason.
+    Raises HarnessError (exit 8), with the reason, if the map in the folder is damaged, or if a missing map could not
+    be made.
     """
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None

@@ -1,10 +1,10 @@
 """Time candidates (threads, kernels) for a configuration's training step in one fresh process, off every clock;
 nothing is scored.
 
-The parent (`harness.autotune.tuning`) starts a process per spin count of OpenMP's threads, since that is fixed when a
-process starts. First, with every matrix product in torch.mm's form, the thread counts near the best are found;
-kernels for matrix products are then chosen for each of these, and the counts are timed alternately with their
-kernels.
+The parent (`harness.autotune.tuning`) starts a process for each spin count of OpenMP's threads, since a spin count is
+fixed when its process starts. First, with every matrix product in torch.mm's form, the thread counts near the best
+are found. Then kernels for matrix products are chosen for each of these thread counts, which are timed alternately
+with their kernels.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,16 +23,17 @@ from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
 _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""Numbers of rounds in which thread counts are timed: the minimum, even when the time budget is used up; the usual
-number; the maximum, while the step time of a count is close to the boundary of a tie."""
+"""Numbers of rounds in which thread counts are timed: the minimum, made even when the time budget is used up; the
+usual number; the maximum, made where a slightly different step time would change the choice."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Seconds of one round of consecutive steps with one thread count, and of all rounds together; large models make at
-least two rounds of one step each."""
+"""Two durations in seconds: of one round (consecutive steps with one thread count), and of all rounds together. Large
+models exceed the second one: at least two rounds of one step each are made."""
 _HOPELESS, _SLOW = 1.6, 1.4
-"""Ratios of a step time to the best so far: above the first, fewer threads are not tried; above the second, a thread
-count is not timed further. Kernels chosen afterwards make all counts faster, and hardly change their order."""
+"""Two ratios of a step time to the least step time so far. Where a thread count exceeds the first ratio, smaller
+thread counts are not tried; a thread count that exceeds the second ratio is not timed further. Kernels chosen
+afterwards make all thread counts faster, and hardly change their order."""
 _HELD_STEPS = 64
 """Number of batches of synthetic data held in memory while thread counts are timed."""
 
@@ -74,8 +75,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Return whether a step time is so close to the boundary of a tie with the least one (`TIE` times the least) that
-    a small change would make or end the tie."""
+    """Return whether any step time is close to `TIE` times the least one, the limit up to which times count as tied:
+    a small change would then make or end a tie."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 
@@ -85,12 +86,12 @@ def time_threads(
     clock_s: Callable[[], float],
     choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
-    """Return the least seconds of a step for each thread count, over the rounds, except counts that are much slower
-    than the best.
+    """Return the least step time in seconds for each thread count that was timed.
 
-    Begins with the most threads and goes down until fewer threads are that slow. `choose_products` is called for each
-    thread count near the best, whose later steps use the chosen kernels for matrix products. These counts are timed
-    alternately, in more rounds the closer they are.
+    The largest thread count is timed first, then smaller ones until one is much slower than the best. For each thread
+    count near the best, `choose_products` is called; its later steps use the kernels for matrix products chosen
+    there. These thread counts are then timed alternately, in more rounds where a small change of a time would change
+    the choice.
     """
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):

@@ -1,7 +1,7 @@
 """Decide between bf16 and fp32 on a CPU by timing, since no CPU flag tells which is faster.
 
-A set in bf16 gets a warning where bf16 is slower. `runtime.precision=auto` becomes bf16 where bf16 is faster and a
-calibration in bf16 met the target; in every doubt it becomes fp32.
+A run set in bf16 gets a warning where bf16 is slower. `runtime.precision=auto` becomes bf16 only where bf16 is faster
+and a calibration in bf16 met the target; otherwise it becomes fp32.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,8 @@ def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | No
     """Return the environment check's result on a run set's precision: a warning where bf16 is slower than fp32, or
     where bf16 is emulated and the two were not timed (as on several ranks).
 
-    None where nothing is to be said: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is not
-    emulated.
+    Return None where all of these hold: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is
+    not emulated.
     """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
@@ -53,8 +53,8 @@ def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | No
 
 
 def check_kept_precision(data_root: Path | None) -> Check:
-    """Return the remembered step times in bf16 and fp32 from a folder of datasets, for this processor and this torch,
-    as a result of the environment check."""
+    """Return, as a result of the environment check, the step times in bf16 and fp32 that a folder of datasets keeps
+    for this processor and this torch."""
     root, here, found = data_root or DEFAULT_ROOT, [read_processors().model_name, version_of("torch")], []
     for path in sorted((*root.glob(f"{FOLDER}/*.json"), *root.glob(f"*/{FOLDER}/*.json"))):
         kept = decode(path, KeptChoice)
@@ -69,10 +69,10 @@ def check_kept_precision(data_root: Path | None) -> Check:
 def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
-    """Return the configuration with its precision `auto` replaced, and a sentence with the reason. For any other
-    precision return it unchanged, and None.
+    """Return the configuration with its precision `auto` replaced by bf16 or fp32, and a sentence with the reason.
+    For any other precision return the configuration unchanged, and None.
 
-    `find_choice` returns the choice by timing, remembered or new, of the configuration in bf16.
+    `find_choice` takes the configuration in bf16 and returns what timing chose for it, now or earlier.
     """
     if config.workload.runtime.precision != "auto":
         return config, None
@@ -86,8 +86,8 @@ def settle_precision(
 
 
 def tell_of_bf16(config: RunConfig, data_dir: Path) -> str | None:
-    """Return a sentence that says how many times as fast as fp32 a training step in bf16 is, from earlier timing.
-    None where bf16 is not known to be faster, or the configuration is not fp32 on a CPU. Nothing is timed."""
+    """Return a sentence that says how many times as fast a training step is in bf16 as in fp32, by earlier timing.
+    Return None where bf16 is not known to be faster, or the configuration is not fp32 on a CPU. Nothing is timed."""
     runtime = config.workload.runtime
     if runtime.device != "cpu" or runtime.precision != "fp32":
         return None

@@ -1,18 +1,20 @@
 """Choose by timing, before the first run and off every clock, the threads and kernels that compute steps or answer
 queries.
 
-Chosen are the number of threads, where none is given; the time that OpenMP's threads spin at a barrier; and the
-kernel of each matrix product, for an implementation that can use several libraries. The run set's `run_set.json`
-records the choice, which holds for all of its runs. `<dataset>/choices/` remembers the choice for other run sets of
-the same shape on the same processor and torch, so that all of them use the same. Remove the file to have the choice
-made anew.
+Three things are chosen: the number of threads, where none is given; the time that OpenMP's threads spin at a barrier;
+and the kernel of each matrix product, for an implementation that can use several libraries. The run set's
+`run_set.json` records the choice, which holds for all of its runs. `<dataset>/choices/` keeps the choice in a file:
+other run sets of the same shape use it, too, on the same processor and torch. Remove the file to have the choice made
+anew.
 
 Each thread count is timed with kernels chosen for it. A plainer candidate, with fewer threads or shorter spinning, is
-replaced only by one that is 5 % faster; less is a tie, which is reported with the times. Choices timed while other
-processes were at work are timed again when the system is quiet, and so are those of an earlier torch: a gain of 5 %
-replaces them.
+replaced only by one that is 5 % faster. A smaller difference is a tie, which is reported with the times. A choice
+made while other processes were at work is timed again when the system is quiet, and replaced by one that is 5 %
+faster. For another version of torch the choice is made anew; kernels chosen earlier are then replaced only by clearly
+faster ones.
 
-Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and remembered alike.
+Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and kept in the same
+way.
 """
 
 import os
@@ -76,8 +78,8 @@ class KeptChoice(Document, frozen=True, kw_only=True):
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Function that chooses among candidates by timing, beginning with kernels for matrix products that were chosen
-earlier; returns the choice, or the reason why timing failed."""
+"""Function that chooses among candidates by timing; returns the choice, or the reason why timing failed. It also
+takes kernels for matrix products that were chosen earlier (None for none), with which it begins."""
 
 
 def autotune(
@@ -91,13 +93,13 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with threads, kernels and the like chosen by timing: an earlier choice from `known` (choices
-    by key) or from the dataset's folder, or else a new one.
+    """Return `prepared` with threads, kernels and the like chosen by timing. `known` is searched for an earlier
+    choice first, then the dataset's folder; where neither has one, candidates are timed now.
 
-    A choice that is read or made is added to `known`, so that all configurations of one command share it. Where
-    timing fails nothing is chosen, and a note says so: the first run meets the same failure and reports it. Where
-    `known` has no choice, only candidates with `num_threads` threads are considered, if it is given and there are
-    any.
+    `known` maps keys of candidates to choices. A choice that is read or made is added to it, so that all
+    configurations of one command share the choice. Where timing fails nothing is chosen, and a note says so: the
+    first run meets the same failure and reports it. If `num_threads` is given and `known` has no choice, only
+    candidates with that many threads are considered, where there are any.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -227,11 +229,11 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Lock the folder of choices by timing of one dataset while the caller's block chooses threads and kernels; a
+    """Lock the folder of one dataset's choices by timing while the caller's block chooses threads and kernels. A
     second process waits, and then reads what the first one chose.
 
-    Yields the reason why the choice will not be written (the folder is read-only, or a link), else None: a dataset
-    may come from a stranger, and a link in it may lead to the user's own files.
+    Yields the reason why the choice will not be written, else None. Nothing is written where the folder is read-only
+    or a link: a dataset may come from a stranger, and the link may lead to the user's own files.
     """
     with ExitStack() as held:
         why_not = None
@@ -264,8 +266,8 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
     """Return whether other processes take processor time: on average since `watch` began or, without `watch`, during
     the next half second.
 
-    This process and its children are not counted; where the system does not tell them apart, its load average
-    decides.
+    This process and its children are not counted. Where the system does not tell their time from that of others, the
+    system's load average decides.
     """
     if watch is None:
         watch = LoadWatch()
@@ -276,9 +278,9 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the earlier choice `kept` (threads, spinning, kernels) unless a candidate in the new choice `timed` is
-    clearly (5 %) faster. Where the earlier one stays and both have equally many threads, its kernels for matrix
-    products are replaced by those of `timed`."""
+    """Return the earlier choice `kept` (threads, spinning, kernels), or the new choice `timed` where one of its
+    candidates is clearly (5 %) faster. If `kept` is preferred and `timed` has equally many threads, the returned
+    choice has the kernels for matrix products of `timed`."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)

@@ -60,8 +60,9 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     ),
     "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data", True),
 }
-"""Commands of the core by name: location of the command's function, its line of --help, its heading there, and
-whether it is listed at the top. The lines are repeated here so that --help imports no command's module."""
+"""Commands of the core. Each name is mapped to the location of the command's function, its line and its heading in
+--help, and whether it is listed at the top. The lines are repeated here so that --help imports no command's
+module."""
 HEADINGS = ("Run", "Judge and show", "Look", "Data", "Plan and model")
 COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -157,7 +158,8 @@ class Termination(BaseException):
 
 
 def _printable_lines(text: str) -> str:
-    """Return a message with terminal control characters escaped, which file names may contain; line breaks stay."""
+    """Return a message in which terminal control characters are escaped, since file names may contain them; line
+    breaks stay."""
     from rules.logs.text import printable
 
     return "\n".join(map(printable, text.split("\n")))
@@ -189,8 +191,8 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def fill_closed_streams() -> None:
-    """Open the null device in place of a closed standard stream (`2>&-`); else the next file that is opened would get
-    the stream's descriptor, and its output."""
+    """Open the null device in place of a closed standard stream (`2>&-`). Otherwise the next file to be opened would
+    get the stream's descriptor, and output meant for the stream would be written to that file."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -243,8 +243,8 @@ def _print_published(judged: "Sequence[JudgedSet]") -> None:
 
 @contextmanager
 def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """Yield the paths to judge with '-' replaced by a file with the contents of standard input while the caller's
-    block runs.
+    """Yield the paths to judge, with '-' replaced by a temporary file that has the contents of standard input. The
+    file exists while the caller's block runs.
 
     A file is needed because logs may be of any length and the official checkers read only files.
     """

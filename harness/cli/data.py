@@ -22,7 +22,8 @@ _MANY_VALUED = ("--train", "--eval")
 
 
 class ManyFilesCommand(HelpedCommand):
-    """Command whose options --train and --eval take several values each, as a shell expands `day_*`."""
+    """Command whose options --train and --eval each take several values, so that a shell's pattern can be given:
+    `--train day_*`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread_values(args))
@@ -334,10 +335,10 @@ def predict(
 
 
 def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) -> None:
-    """Verify the dataset's files whose MD5 is published (by file name) against that MD5. `files` are paths with sizes
-    in bytes, for the progress display.
+    """Verify those of the dataset's files whose MD5 is published. `files` maps paths to sizes in bytes, for the
+    progress display; `published` maps file names to MD5 digests.
 
-    Raises DatasetError (exit 8) for a file that differs.
+    Raises DatasetError (exit 8) if a file's MD5 is not the published one.
     """
     from reference_models.data.store.manifest import compute_file_md5
     from reference_models.process.errors import DatasetError
@@ -357,10 +358,9 @@ def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) ->
 
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:
-    """Return whether the dataset is complete; raise DatasetError for a damaged one where `may_replace` is False.
-
-    Where `may_replace` is true, the replacement of a damaged dataset is announced.
-    """
+    """Return whether the dataset is complete. `may_replace` says what happens where it is damaged: with False,
+    DatasetError is raised; with True, its replacement is announced, and False is returned; with None, False is
+    returned."""
     from reference_models.data.registry import open_dataset
     from reference_models.data.store.manifest import MANIFEST
     from reference_models.process.errors import DatasetError

@@ -144,7 +144,7 @@ def init(
 
 def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":
     """Return a guess of the columns of a data file and of their types. For a folder of part files the guess is made
-    from the first part, and the number of rows estimated for all."""
+    from the first part, and the number of rows is estimated for all parts."""
     from reference_models.data.columns.guess import guess_columns
     from reference_models.process.open_file import list_parts, refuse_irregular
 

@@ -167,8 +167,9 @@ def report(
 def _write_tables(
     paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
 ) -> None:
-    """Write the results as tables: as Parquet, or from exported JSON files, of which no page can be made since they
-    have no logs."""
+    """Write the results as tables: Parquet from any results, or JSON or CSV from exported JSON files. Raises
+    UsageError if another format, such as the page, is requested of exported files, which have no logs, or if Parquet
+    has no output folder."""
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
     from reports.tables.documents import json_text

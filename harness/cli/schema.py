@@ -1,5 +1,5 @@
-"""Define the command `schema`, which prints JSON Schemas of input and output files, and reference pages, each by its
-name."""
+"""Define the command `schema`, which prints the JSON Schema or the reference page that is named. JSON Schemas
+describe input and output files."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     import msgspec
 
 Entries = Mapping[str, tuple[str, Callable[[], Any]]]
-"""Schemas and pages that can be printed, by name: a line of description, and the function that returns a JSON Schema
-or a page's text."""
+"""Schemas and pages that can be printed. Each name is mapped to a line of description and to the function that
+returns the JSON Schema or the page's text."""
 PAGES: Mapping[str, tuple[str, str, str]] = {
     "commands_page": ("harness.cli.shared.commands_page", "harness/cli/README.md", "every command with its options."),
     "rules_page": ("rules.judge.handbook", "rules/README.md", "every rule, with its fix and its source."),
     "columns_page": ("reports.tables.reference", "reports/tables/README.md", "every column of frames and files."),
     "keys_page": ("harness.config.reference", "rules/benchmarks/README.md", "every key of a definition."),
 }
-"""Reference pages by name: the module whose `render_page` makes the page, its file in the repository, and its
-contents."""
+"""Reference pages. Each name is mapped to the module whose `render_page` makes the page, the page's file in the
+repository, and what the page lists."""
 
 
 def _files() -> Entries:
@@ -77,8 +77,8 @@ GROUPS: Mapping[str, Callable[[], Entries]] = {
     "JSON Schema of a definition, for editors": _definitions,
     "page of reference, in Markdown": _pages,
 }
-"""Groups of schemas and pages that can be printed, by title: each function returns a group's items, and imports what
-it needs when called."""
+"""Groups of schemas and pages that can be printed. Each title is mapped to a function that returns the group's items;
+it imports what it needs only when it is called."""
 
 
 def list_names() -> list[str]:

@@ -52,8 +52,8 @@ class WorkloadConfig:
         matmul: MatmulChoice | None = None,
         id_maps: Mapping[int, Any] | None = None,
     ) -> WorkloadSpec:
-        """Return the specification from which an implementation builds the workload of one run; `id_maps` are maps of
-        ids to embedding rows, by table, where the definition has them."""
+        """Return the specification from which an implementation builds the workload of one run. `id_maps` has each
+        table's map of ids to embedding rows, where the definition asks for such maps."""
         return WorkloadSpec(
             model=self.model,
             data=self.data if id_maps is None else replace(self.data, id_maps=id_maps),
@@ -83,8 +83,8 @@ class WorkloadConfig:
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
         """Return the sizes of the model, and the FLOP and bytes of its training per sample.
 
-        `num_embeddings` (rows of each table) is needed where only prepared data has the tables. Raises ConfigError
-        where neither the definition nor the argument has them.
+        `num_embeddings` are the rows of each table; they are needed where the definition lacks them, since only
+        prepared data has them. Raises ConfigError if neither the definition nor the argument has them.
         """
         return self.model_spec.costs.model(self.model, self.data.mapped, num_embeddings)
 
@@ -109,9 +109,10 @@ def has_implementation(benchmark: Benchmark) -> bool:
 
 
 def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
-    """Return one benchmark, loaded by name or file and validated, with its model from a file where `model` names one.
+    """Return one benchmark, loaded by name or file and validated. With `model`, its model is loaded from that file.
 
-    Raises DefinitionError that names the file and the field, ConfigError where `model` names no file with a model.
+    Raises DefinitionError, which names the file and the field, for an invalid definition, and ConfigError where
+    `model` names no file with a model.
     """
     benchmark = load_benchmark(name_or_path)
     place = None if model is None else pin_code(model)

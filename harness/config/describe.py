@@ -43,9 +43,9 @@ def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str,
     """Return the resolved definition of a benchmark with its model size, evaluation cadence and memory; these are
     None where they depend on prepared data.
 
-    `model` is the file with the benchmark's model, where it is a user's. The definition of an official benchmark that
-    dlrmbench has no implementation for is returned as its file has it. Raises DefinitionError that names the file and
-    the field.
+    `model` is the file with the benchmark's model, if the model is a user's own. An official benchmark that dlrmbench
+    has no implementation for is described by its definition as the file has it. Raises DefinitionError that names the
+    file and the field.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):

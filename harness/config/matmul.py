@@ -71,8 +71,8 @@ def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
 
 
 def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 2) where no configuration can choose kernels for matrix products, or where the user's
-    choice does not fit the precision or the batch size of a configuration that can."""
+    """Raise HarnessError (exit 2) where no configuration can choose kernels for matrix products. Raise it also where
+    the user's choice does not fit the precision or the batch size of a configuration that can choose kernels."""
     choosing = [workload for workload in workloads if can_choose(workload)]
     if not choosing:
         names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))

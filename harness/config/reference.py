@@ -58,7 +58,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("runtime", "", RuntimeConfig),
     *((section.name, "", section.record) for section in sections_aside()),
 )
-"""Sections of a benchmark's definition: name, variant (such as "with Adam"), and the record that reads the
+"""Sections of a benchmark's definition: name, variant (such as "with Adam"), and the dataclass that parses the
 variant."""
 _LARGE = 1e15
 """Largest upper bound of a number that the page of keys shows; larger bounds are only the limits of TOML's
@@ -96,7 +96,8 @@ def list_keys(record: type[Any]) -> list[DefinitionKey]:
 
 
 def read_meanings(record: type[Any]) -> dict[str, str]:
-    """Return the docstrings below the attributes of a class and its bases from the source, each as one line."""
+    """Return the docstrings below the attributes of a class and of its bases, each as one line. They are read from
+    the source code."""
     found: dict[str, str] = {}
     for part in reversed(record.__mro__[:-1]):
         try:

@@ -58,14 +58,14 @@ _NAMED_OTHERWISE = {
     "train.learning_rate": "train.opt_base_learning_rate",
     "runtime.num_threads": "runtime.threads",
 }
-"""Names that other programs give to configuration keys, each with dlrmbench's name, for error messages: the known key
-of the most similar spelling would be a wrong suggestion."""
+"""Names that other programs give to configuration keys, each with dlrmbench's name for the key. Error messages
+suggest dlrmbench's name; the key of the most similar spelling would be a wrong suggestion."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One value that a user gives in place of the benchmark definition's, and its source. `key` is "section.name", or
-    "section.name.inner" for a key of a table inside the section."""
+    """One value that a user gives instead of the benchmark definition's value, and the source of the user's value.
+    `key` is "section.name", or "section.name.inner" for a key of a table inside the section."""
 
     key: str
     value: Any
@@ -132,11 +132,11 @@ def resolve(
     """Return the configuration of a benchmark with `overrides` (the user's values) applied in their order, weakest
     first. Raises ConfigError or DefinitionError.
 
-    Where a user changes values that the benchmark fixes, the result is another benchmark, called `name` or, without
-    it, by the original's name and `derived_suffix`; with neither that is an error. With a suffix (as measurements
-    without a target have) the rest of the model's shape also follows the changed keys, and `reshape` makes data of a
-    changed shape synthetic, or refuses it. Of the definition's sections that only some measurements read, those in
-    `sections` are kept.
+    Where a user changes values that the benchmark fixes, the result is another benchmark. Its name is `name` or,
+    without it, the original's name followed by `derived_suffix`; ConfigError is raised where both are None. With a
+    suffix (as measurements without a target have), the other keys of the model's shape follow from the changed ones,
+    and `reshape` makes data of a changed shape synthetic, or refuses it. Some sections of a definition are read by
+    only some measurements; of those, the ones in `sections` are kept.
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)
@@ -231,8 +231,9 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
 def _derived_head(
     original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the [benchmark] table of a derived training problem, in which the `changed` fixed fields differ; it
-    needs its own name."""
+    """Return the [benchmark] table of a training problem that is derived from a benchmark by other values of the
+    fixed fields `changed`. Raises ConfigError where the new problem has no name of its own, or the name of a shipped
+    benchmark."""
     if name is None and changed:
         raise ConfigError(
             f"{', '.join(changed)} is fixed by the definition of {original.name!r} ({sources[changed[0]]}). "
@@ -350,8 +351,8 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def read_set_option(text: str, option: str = "--set") -> Override:
-    """Return the value that `--set section.key=value` gives (or another option of that form, named by `option`). The
-    value is parsed as TOML; it is a plain string where it is not valid TOML."""
+    """Return the value that `--set section.key=value` gives; `option` names another option of that form. The value is
+    parsed as TOML; it is a plain string where it is not valid TOML."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:

@@ -1,9 +1,9 @@
 """Describe the optional sections of benchmark definitions, such as [id_map] and [checkpoint], which the core and
 extensions add; most of them are read by only some kinds of measurement.
 
-`rules.benchmarks.loader` knows the names of such sections and, of [id_map], that an official benchmark has none and
-that the kind "none" is no part of the definition's digest. Everything else about a section (how its keys are
-explained, changed by users and recorded) is defined by its `Section`.
+Everything about a section (how its keys are explained, changed by users and recorded) is defined by its `Section`,
+with one exception: `rules.benchmarks.loader` knows the names of these sections, and two facts on [id_map]. An
+official benchmark has no [id_map], and an [id_map] of kind "none" does not change the definition's digest.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,12 +37,12 @@ class Section:
     """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
     given the model's name. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Function that takes a `RunConfig` and returns the alternatives that autotuning times in place of thread counts
-    and kernels (`harness.autotune.choices.OwnWays`); it returns None where there is only one alternative. None for a
-    section without autotuning of its own."""
+    """Function that takes a `RunConfig` and returns the alternatives that autotuning times
+    (`harness.autotune.choices.OwnWays`) where thread counts and kernels are not what is chosen; it returns None where
+    there is only one alternative. None for a section without autotuning of its own."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Function that takes the parsed section and returns all its values by key; a run set records those that neither
-    the definition nor the user gave."""
+    """Function that takes the parsed section and returns a dict of all its keys and values. A run set records those
+    that neither the definition nor the user gave."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
         """Return the parsed table of the section. Raises ConfigError that names the key."""

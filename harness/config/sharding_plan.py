@@ -66,8 +66,8 @@ def write_sharding(task: Task, plan: PlacementPlan) -> str:
 
 
 def take_plan(runtime: dict[str, Any]) -> Task | None:
-    """Replace the file that `sharding` names in a [runtime] table by the file's plan, which places embedding tables
-    on ranks; return the plan's task (tables, devices, memory, batch size), None where no file is named.
+    """Replace the file name in `runtime["sharding"]` by the plan that the file has, which places embedding tables on
+    ranks. Return the plan's task (tables, devices, memory, batch size), or None where no file is named.
 
     Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
     """
@@ -80,9 +80,9 @@ def take_plan(runtime: dict[str, Any]) -> Task | None:
 
 
 def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
-    """Raise ConfigError for a plan that places other embedding tables, or on another number of ranks, than the
-    workload has, or that cuts tables as FBGEMM cannot. `task` is what the plan's file was made for; None where no
-    file is named."""
+    """Raise ConfigError for a plan that does not fit the workload: it was made for other embedding tables or another
+    number of ranks, or it cuts tables as FBGEMM cannot. `task` is the task (tables, devices, …) in the plan's file;
+    None where no file is named."""
     ranks = parse_sharding(workload.runtime.sharding)
     if ranks is None:
         return

@@ -50,14 +50,14 @@ def begin_definition(
     has_own_files: bool = False,
 ) -> str:
     """Return a new benchmark definition as TOML text: the definition of the benchmark `like` with another name,
-    title, target and `overrides`.
+    title, target and `overrides`. The original's version, description and notes are left out; so is the digest of its
+    data if [data] changes.
 
-    `path` is the new file's path, for messages. `data_of` is a benchmark whose dataset the new one shares; `columns`
-    are guesses of the columns of a user's data file. The version, description and notes of the original are left out,
-    and the digest of its data where [data] changes. `model` is a user's model, as --model takes it, whose keys of
-    [model] start with their defaults. `has_own_files` says that the data are a user's own files in the same format as
-    the original's: another dataset, with a target of its own. Raises ConfigError or DefinitionError for an invalid
-    definition, such as one with the name of a shipped benchmark.
+    `path` is the new file's path, for messages. `data_of` is a benchmark whose dataset the new one shares. `columns`
+    are guesses of the columns of a user's data file. `model` is a user's model, as --model takes it; its keys of
+    [model] start with their defaults. `has_own_files` says that the data are a user's own files in the original's
+    format; the new definition then gets a name for its dataset and a target of its own. Raises ConfigError or
+    DefinitionError for an invalid definition, such as one with the name of a shipped benchmark.
     """
     original = load_benchmark(like)
     tables = read_definition(original.path)
@@ -117,8 +117,8 @@ def begin_definition(
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
-    """Replace [data] of a new definition by that of the benchmark `data_of`, with its digest, and update the numbers
-    of samples in the rules of the divisions."""
+    """Replace [data] of a new definition by the section [data] of the benchmark `data_of`, including its digest. The
+    rules of the divisions get that benchmark's numbers of samples."""
     other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:
@@ -136,8 +136,8 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 
 
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
-    """Replace [data] of a new definition by the guessed columns of the user's data file, and choose the number of
-    evaluations per epoch, the target and, by the number of rows, the batch size."""
+    """Replace [data] of a new definition by the guessed columns of the user's data file. Choose the number of
+    evaluations per epoch, the target, and a batch size that suits the number of rows."""
     tables["data"] = columns.data
     for section in find_places("sections"):  # sections of extensions refer to the other definition's data
         tables.pop(section, None)
@@ -157,8 +157,8 @@ def _first_target(columns: "Guess") -> float:
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
-    """Return comments that say how each guessed value was guessed, by (section, key, position in a list); only for
-    values that the user did not replace."""
+    """Return comments that say how each guessed value was guessed, only for values that the user did not replace. The
+    keys are (section, key, position in a list)."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
     return {
         ("data.parameters", key, place): f"Guessed: {reason}."
@@ -170,11 +170,11 @@ def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str
 def render_definition(
     tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({}), model: ModelSpec | None = None
 ) -> str:
-    """Return a definition as TOML text with the meaning of every key as a comment; keys that the definition leaves
+    """Return a definition as TOML text with the meaning of every key as a comment. Keys that the definition leaves
     out follow as comments with their defaults.
 
-    `remarks` are further comments on values, by section, key and position in a list. `model` is the specification of
-    a user's model.
+    `remarks` are further comments on values; the keys are (section, key, position in a list). `model` is the
+    specification of a user's model.
     """
     parts = [
         "# A benchmark of your own. 'dlrmbench schema keys_page' explains every key.\n"

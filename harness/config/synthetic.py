@@ -57,8 +57,8 @@ def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) 
 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
-    """Return `config` with synthetic samples for `num_steps`, as many as fit in memory; unchanged where its data is
-    not synthetic, or has a number of samples."""
+    """Return `config` with enough synthetic samples for `num_steps` steps, or as many as fit in memory. Return it
+    unchanged where its data are not synthetic, or already state a number of samples."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))
@@ -66,8 +66,8 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
 
 
 def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples: int) -> DataConfig:
-    """Return the configuration of synthetic data of the shape of `data`, with `num_embeddings` rows per table and the
-    same skew of ids."""
+    """Return the configuration of synthetic data with the shape of `data`, the same skew of ids as `data`, and
+    `num_embeddings` rows per table."""
     return replace(
         data,
         kind=SYNTHETIC_KINDS[0],

@@ -25,10 +25,11 @@ from rules.records.run_set import RunSetRecord
 
 
 def open_or_create(request: Request) -> Path:
-    """Return the run set at the request's output if it has the same configuration; else create one below that folder.
+    """Return the folder of the run set at the request's output. Where there is none, create an autotuned run set
+    below that folder and return its folder.
 
-    A new set is autotuned; an existing one already was. Raises HarnessError, before anything is written, where the
-    configuration cannot be profiled.
+    Raises HarnessError, before anything is written, where the configuration cannot be profiled, or where an existing
+    run set has another one.
     """
     experiment = expand(request)
     (configuration,) = experiment.configurations
@@ -49,7 +50,8 @@ def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> s
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 2) where the profile's configuration differs from that of the run set's runs."""
+    """Raise HarnessError (exit 2) where the profile's configuration differs from the configuration of the run set's
+    runs."""
     chosen = {"runtime.threads", *(["runtime.precision"] if config.workload.runtime.precision == "auto" else [])}
     here = {key: entry["value"] for key, entry in config.values().items() if key not in chosen}
     there = {key: entry.value for key, entry in record.config.items() if key not in chosen}

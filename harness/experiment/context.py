@@ -12,9 +12,9 @@ from harness.run_sets.keepers import KeptOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Position of the next repetition in its stage (such as the runs, or a profile), its configuration's label, and
-    the estimated seconds for all repetitions that are left: None before the first one has run, and in later
-    stages."""
+    """Progress of a stage (such as the runs, or a profile): the position of the next repetition, the label of its
+    configuration, and the estimated seconds for all repetitions that are left. There is no estimate before the first
+    repetition has ended, and in later stages."""
 
     number: int
     total: int

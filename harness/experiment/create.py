@@ -49,8 +49,8 @@ from rules.records.run_set import ChoiceRecord, RunSetRecord
 
 
 def create(experiment: Experiment) -> Path:
-    """Create the folder of a prepared experiment and return it; point the link `latest` in the parent folder to it,
-    unless the experiment has a single record, such as a profile, or lies in another experiment's folder.
+    """Create the folder of a prepared experiment and return it. The link `latest` in the parent folder is pointed to
+    it, unless the experiment has a single record, such as a profile, or lies in another experiment's folder.
 
     The file that describes the folder is written last, so that a folder with it is complete. Raises HarnessError
     (exit 9) where kept weights would not fit on the disk.

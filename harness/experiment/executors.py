@@ -77,8 +77,8 @@ class WorkerExecutor:
             )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the installation with which this executor measures runs on another system
-        (machine or framework) than the one on which the run set began."""
+        """Raise HarnessError (exit 2) where the system has changed since the run set began: this executor's
+        installation runs on another machine, or with another framework."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = make_system_slug(found), found.fields["framework"]
@@ -92,8 +92,8 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the installation with which this executor measures has another version of
-        dlrmbench's code than the one with which the run set began.
+        """Raise HarnessError (exit 2) where the code has changed since the run set began: this executor's
+        installation has another version of dlrmbench's code.
 
         An experiment may compare versions of the code, so the runs of one configuration may not mix two versions.
         """
@@ -128,10 +128,12 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
 
 
 def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
-    """Return the executor (which starts worker processes with one interpreter) of each configuration, by its index.
+    """Return the executor, which starts worker processes with one interpreter, of each configuration. The keys are
+    the configurations' indices.
 
     A stranger may have made the folder, so an interpreter named in its file is never started: `python` must be given
-    on the command line. Raises HarnessError (exit 2) where it is missing or not needed.
+    on the command line. Raises HarnessError (exit 2) if the experiment needs `python` and it is not given, or if it
+    is given and not needed.
     """
     folder, record = store.folder, store.record
     if record.python is None and python is not None:
@@ -166,7 +168,7 @@ def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> Non
     """Refuse to continue an experiment where a benchmark definition, the system or (if required) dlrmbench's code
     changed.
 
-    Raises HarnessError: exit 2, or 8 for a definition.
+    Raises HarnessError: exit 8 if a definition changed, else exit 2.
     """
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)

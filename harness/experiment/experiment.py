@@ -44,8 +44,8 @@ class Experiment:
     options: Mapping[str, int]
     """Options of the kind of measurement, such as its number of steps."""
     relation: str
-    """Name, such as one (a single configuration), sides (a pair) or matrix (a sweep), of the relation between the
-    configurations; a key of `relation.RELATIONS` or an extension's."""
+    """Name of the relation between the configurations, such as one (a single configuration), sides (a pair) or matrix
+    (a sweep); a key of `relation.RELATIONS`, or the name of an extension's relation."""
     configurations: tuple[Configuration, ...]
     repetitions: int
     axes: tuple[Axis, ...] = ()
@@ -62,14 +62,14 @@ class Experiment:
     name: str = ""
     """Middle part of the experiment's folder name, between the prefix (such as `sweep`) and the time."""
     batch_sizes: tuple[int, ...] = ()
-    """Global batch sizes that the configurations may have which a stop rule adds; empty where it adds none."""
+    """Global batch sizes that a stop rule may give to the configurations that it adds; empty where it adds none."""
 
     @property
     def is_autotuned(self) -> bool:
         """Whether autotuning times kernels and threads before the first repetition.
 
-        False where an axis is the number of ranks: in each of the compared configurations the ranks share the same
-        cores. False also for runs whose ranks torchrun or srun starts.
+        False where the number of ranks is an axis, since in every compared configuration all ranks together use the
+        same cores. False also for runs whose ranks torchrun or srun starts.
         """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

@@ -123,7 +123,8 @@ def write_pages(folder: Path) -> None:
 
 
 def exit_code_from(number: int) -> ExitCode:
-    """Return the exit code for a number in a record's file; INPUT (damaged file) for an unknown number."""
+    """Return the exit code that a record's file gives as a number; INPUT (damaged file) where no exit code has that
+    number."""
     return ExitCode(number) if number in set(ExitCode) else ExitCode.INPUT
 
 

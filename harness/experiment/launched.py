@@ -1,8 +1,8 @@
 """Run as one rank of an externally launched run: torchrun or Slurm's srun started the ranks, on one or more machines.
 
-Every process that the launcher started is a rank of the run. Rank 0 keeps the run set: it creates it when run 0
-begins, locks it, and commits the run. The loop over runs is outside, one launch per run; `dlrmbench resume SET` then
-judges and reports.
+Every process that the launcher started is a rank of the run. Rank 0 alone writes the run set: it creates the set when
+run 0 begins, locks it, and stores the finished run. Each launch makes one run, so the loop over runs is in the user's
+script; `dlrmbench resume SET` then judges and reports.
 """
 
 import logging
@@ -117,8 +117,8 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
-    """Return the values of the command line that must be the same on all ranks of an externally launched run, by
-    option or configuration key."""
+    """Return the values of the command line that must be the same on all ranks of an externally launched run. The
+    keys are options and configuration keys."""
     request, config = experiment.request, experiment.configurations[0].config
     return {
         "--run-index": request.run_index,
@@ -135,8 +135,8 @@ def _asked(experiment: Experiment) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BegunRun:
-    """Externally launched run that rank 0 has prepared and is about to begin: its run set, keeper and job. The other
-    ranks receive the job only."""
+    """Externally launched run that rank 0 has prepared and is about to begin: its run set, its job, and the keeper
+    that stores the result. The other ranks receive only the job."""
 
     run_set: RunSet
     keeper: Keeper

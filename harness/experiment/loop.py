@@ -55,8 +55,8 @@ class RunContext:
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
     """Check a folder before its experiment is continued. Returns the results of the environment check, made now, and
-    a warning where dlrmbench's code changed since the experiment began; None where it did not change, or where
-    `complete` refuses a change.
+    a warning where dlrmbench's code changed since the experiment began. In place of the warning None is returned
+    where the code did not change, or where `complete` refuses changed code.
 
     Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one configuration of a
     pair; 6 where the environment check warns and the experiment began with --strict-env; 8 for a kind of measurement
@@ -90,13 +90,14 @@ def _refuse_side(folder: Path) -> None:
 
 
 def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
-    """Make all missing repetitions of the experiment in `folder`, stage by stage (such as the runs, then a profile),
-    then those that its stop rule adds.
+    """Make all missing repetitions of the experiment in `folder`, stage by stage (such as the runs, then a profile).
+    Then make the repetitions that the experiment's stop rule adds.
 
-    With `num_runs` the plan is first extended to that many repetitions of each configuration. After a failed
-    repetition the experiment ends or goes on, as its stage says; a failed hook (a command around every repetition)
-    ends the experiment. Raises HarnessError where the experiment cannot continue; where its interpreter, hooks,
-    system or (if its record requires the same) code have changed since it began, before anything is run.
+    With `num_runs` the plan is first extended to that many repetitions of each configuration. Each stage says whether
+    a failed repetition ends the experiment; a failed hook (a user's command around every repetition) always ends it.
+    Raises HarnessError, before anything is run, where the interpreter, the hooks or the system have changed since the
+    experiment began, or the code if the experiment's record requires the same code. Raises HarnessError later where
+    the experiment cannot continue.
     """
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
@@ -179,8 +180,8 @@ def _refuse_single(store: Store) -> None:
 
 
 _UNKNOWN = -1
-"""Index that stands for a configuration which a stop rule has yet to choose, in the list from which the time left is
-estimated."""
+"""Stand-in for the index of a configuration that a stop rule has yet to choose. It is used only to estimate the time
+that is left."""
 
 
 def _complete_stage(
@@ -191,8 +192,8 @@ def _complete_stage(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage (such as the runs, or a profile) one after the other. The seconds that
-    each took are appended to `took_s`, by index of its configuration."""
+    """Make the missing repetitions of a stage (such as the runs, or a profile) one after the other. `took_s` maps the
+    index of a configuration to the seconds that its repetitions took; each repetition made here is added."""
     steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := relation.num_planned(store.record)) is not None:
@@ -233,8 +234,8 @@ def _complete_side_by_side(
     took_s: dict[int, list[float]],
 ) -> None:
     """Make the missing repetitions of a stage (such as the runs, or a profile) in batches. The configurations of a
-    batch run at once, each in its own slot (cores and GPUs), always the same; the seconds of each batch are appended
-    to `took_s`.
+    batch run at once, each in a slot (cores and GPUs) that stays the same for all of its repetitions. `took_s` maps
+    the number of a batch to the seconds of its repetitions, and is extended.
 
     Where a configuration of the batch has finished or failed, its slot is kept busy with throw-away work.
     """
@@ -276,12 +277,12 @@ def _note_end(
 def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
-    """Repeat a finished repetition in a temporary folder to keep a slot (cores and GPUs) busy; return whether that
+    """Keep a slot (cores and GPUs) busy: repeat a finished repetition in a temporary folder. Return whether that
     succeeded.
 
-    Repeated is the first repetition of the slot's own configuration in the present batch (number `first` + the slot's
-    number) or, where it is not finished, that of the first configuration that has finished its first repetition.
-    Returns False where no configuration has.
+    The first repetition of a configuration is repeated. The configuration is the slot's own in the present batch,
+    with index `first` + the slot's number, if its first repetition has finished; else the first configuration of
+    which that is true. Returns False where no configuration has finished its first repetition.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
@@ -327,7 +328,7 @@ def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
     """Return a repetition's number in its stage (such as the runs, or a profile), its configuration's label where
-    there are several, and two estimates: the seconds that it will take, and those that all later repetitions will."""
+    there are several, and two estimates in seconds: for this repetition, and for all later ones."""
     return Outlook(
         number=number,
         total=total,
@@ -338,11 +339,11 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Return the estimated seconds of all repetitions that are left: `left` has the index of the configuration of
-    each, and each is taken to need the mean seconds of its configuration's earlier repetitions, `took_s`.
+    """Return the estimated seconds of all repetitions that are left; None before any configuration has run.
 
-    A configuration that has not run yet is taken to need the mean of the others. None before any configuration has
-    run.
+    `left` has the index of a configuration for each repetition that is left. `took_s` has the seconds of each
+    configuration's earlier repetitions; their mean is the estimate for a further one. A configuration that has not
+    run yet is estimated by the mean of the others.
     """
     means = {position: sum(times) / len(times) for position, times in took_s.items()}
     if not means:

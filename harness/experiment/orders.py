@@ -23,10 +23,10 @@ repetitions in the order in which they are made."""
 def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
     """Yield the repetitions of configurations alternately, forwards and backwards: A B, B A, A B …
 
-    Repetition k of every configuration comes before k + 1 of any. A drift of the system that is linear in time then
-    affects all configurations alike. Three and more configurations are shuffled after every second repetition, in the
-    same way in every experiment: otherwise the same configuration would always be at the turning point, where its two
-    repetitions follow each other and a burst of load can hit both.
+    Repetition k of every configuration comes before repetition k + 1 of any. A drift of the system that is linear in
+    time then affects all configurations alike. Three and more configurations are shuffled after every second
+    repetition, in the same way in every experiment. Otherwise the same configuration would always be at the turning
+    point, where its two repetitions follow each other and a burst of load can hit both.
     """
     for repetition in range(repetitions):
         places, first = list(configurations), repetition - repetition % 2
@@ -41,7 +41,7 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
     other, and repetition k of every pair before repetition k + 1 of any.
 
     Configurations 2 i and 2 i + 1 are a pair, and the one that goes first alternates from repetition to repetition.
-    The order of the pairs is that in which `turns` puts configurations.
+    The pairs follow each other in the order that `turns` gives to single configurations.
     """
     members: dict[int, list[int]] = {}
     for configuration in configurations:
@@ -64,8 +64,8 @@ ORDERS: Mapping[str, Order] = {
     "pairs": pairs,
     "after": after,
 }
-"""Orders of repetitions by name; each stage of an experiment (such as the runs, or a profile) records the name of its
-order in experiment.json."""
+"""Orders of repetitions. The key is an order's name, which each stage of an experiment (such as the runs, or a
+profile) records in experiment.json."""
 
 
 def find_order(name: str) -> Order:

@@ -40,8 +40,8 @@ def prepare(experiment: Experiment) -> Experiment:
     """Return the experiment with the configurations' datasets and autotuning ready, and with its options, such as a
     number of samples, adjusted to the sizes of the datasets.
 
-    A configuration of a sweep or of a suite that cannot be prepared is left out, and the others go on. Raises
-    HarnessError, DatasetError or OSError otherwise.
+    In a sweep or a suite, a configuration that cannot be prepared is left out, and the others go on. In other
+    experiments the configuration's HarnessError, DatasetError or OSError is raised.
     """
     request = experiment.request
     refuse_output(request.output)
@@ -160,8 +160,8 @@ def _settle(
 
 
 def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
-    """Prepare both configurations of a pair. For the base that means the data and the settings of its existing run
-    set, and the other interpreter's dlrmbench where an interpreter is given."""
+    """Prepare both configurations of a pair. The base is prepared with the data and the settings of its existing run
+    set. Where another interpreter is given, the base is measured by that interpreter's dlrmbench."""
     request, kind = experiment.request, experiment.kind
     base, new = experiment.configurations
     if request.python is not None:
@@ -180,8 +180,9 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
 
 
 def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
-    """Make or find the dataset of one configuration of a pair; by default the one that the existing run set recorded.
-    Raises DatasetError where it no longer exists, HarnessError where the same folder now holds other data."""
+    """Make or find the dataset of one configuration of a pair; by default it is the dataset that the existing run set
+    recorded. Raises DatasetError where that dataset no longer exists, HarnessError where its folder now holds other
+    data."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
@@ -197,11 +198,11 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Choose threads and kernels for both configurations of a pair by timing. For the base, the choice that its run
-    set recorded is kept where it is still valid; both configurations get the same choice where one is valid for both.
+    """Choose threads and kernels for both configurations of a pair by timing. The base keeps the choice that its run
+    set recorded, where that is still valid. Both configurations get the same choice where one is valid for both.
 
-    Where no number of threads is given for the new configuration it gets as many as the base, so that the comparison
-    does not depend on a choice of one thread more or less.
+    Where no number of threads is given for the new configuration it gets as many as the base: otherwise the
+    comparison could show the effect of one thread more or less.
     """
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None

@@ -63,8 +63,8 @@ class Relation(ABC):
 
     @abstractmethod
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Return the experiment of a request, every configuration resolved; `options` are those of the kind of
-        measurement.
+        """Return the experiment of a request, with every configuration resolved; `options` are the options of the
+        kind of measurement.
 
         Raises HarnessError, ConfigError or DefinitionError for what cannot be run.
         """
@@ -107,8 +107,8 @@ class Relation(ABC):
         """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`
         failed.
 
-        Returns the command's exit code; None where a relation prints nothing itself, so that the command line prints
-        the result by its `reads_as`.
+        Returns the command's exit code. Returns None where the relation prints nothing itself; the command line then
+        prints the result in the way that `reads_as` in experiment.json says.
         """
         return None
 
@@ -136,7 +136,7 @@ def find_relation(name: str) -> Relation:
 
 def asked_relation(request: Request) -> Relation:
     """Return the relation between configurations that a request makes: a pair with --beside, else the relation that
-    it names, else that of its command (a sweep or a single configuration)."""
+    the request names, else the relation of its command (a sweep or a single configuration)."""
     if request.beside is not None:
         return find_relation("sides")
     return find_relation(request.relation or ("matrix" if request.verb == "sweep" else "one"))

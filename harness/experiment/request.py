@@ -20,13 +20,13 @@ class RequestOption(NamedTuple):
     """Definition of the command-line option for one field of `Request`."""
 
     help: str | Mapping[str, str]
-    """Text of the command-line option in `--help`, for all commands or by command."""
+    """Text of the command-line option in `--help`: one text for all commands, or a text for each command."""
     type: str = "text"
     """Type of the option's value: one of count, index, seed, seconds, fraction, path, program, set, text, texts,
     flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
-    """Spellings of the option, for all commands or by command; empty where the spelling follows from the field's
-    name."""
+    """Spellings of the option: the same for all commands, or a dict from the command to its spellings. Empty where
+    the spelling follows from the field's name."""
     unit: str | None = None
 
 
@@ -40,8 +40,8 @@ class Request:
     """Command of the core, such as `sweep`, whose kinds of measurement an extension's command offers too; None for a
     command with kinds of its own."""
     benchmark: str | None = None
-    """Name or path of a benchmark definition; where it is None, that of the existing run set with --beside, else
-    dlrm_small."""
+    """Name or path of a benchmark definition. None stands for the definition of the existing run set with --beside,
+    else for dlrm_small."""
     axes: Sequence[str] = ()
     beside: Path | None = None
     python: Path | None = None
@@ -78,12 +78,12 @@ class Request:
     order: str = "turns"
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
-    """Name, such as one (a single configuration), sides (a pair) or matrix (a sweep), of the relation between the
-    configurations, from `relation.RELATIONS` or an extension; None for a pair with --beside, else for the command's
+    """Name of the relation between the configurations, such as one (a single configuration), sides (a pair) or matrix
+    (a sweep), from `relation.RELATIONS` or an extension. None stands for a pair with --beside, else for the command's
     own relation."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Spellings of options that an extension's command spells differently from the core's, by the request's field; an
-    empty spelling where the command has no such option but implies the value."""
+    """Spellings of options that an extension's command spells differently from the core's; the keys are the request's
+    fields. A spelling is empty where the command has no such option and always gives the field the same value."""
     asked: Any = None
     """Further arguments that only an extension's command has, in a record of the extension; None for commands of the
     core."""
@@ -236,9 +236,9 @@ OPTIONS: Mapping[str, RequestOption] = {
         type="index",
     ),
 }
-"""Command-line options of the fields of `Request`, by field. Of the fields without an entry, some, such as `settings`
-and `data`, have options that `harness.cli.shared.options` declares; those of `kinds` are generated; the others have
-none."""
+"""Command-line options of the fields of `Request`; the keys are the fields. Some fields without an entry here, such
+as `settings` and `data`, have options that `harness.cli.shared.options` declares. The options of `kinds` are
+generated. The other fields have no option."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:

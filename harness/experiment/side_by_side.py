@@ -16,8 +16,8 @@ from harness.foundation.errors import HarnessError
 from harness.launch.slots import Slot, Stop, StopWork
 
 Make = Callable[..., object]
-"""Function that makes one repetition, given its `slot` (cores and GPUs) by name. Raises HarnessError where it
-fails."""
+"""Function that makes one repetition; it is called with the keyword argument `slot` (cores and GPUs). Raises
+HarnessError where the repetition fails."""
 KeepBusy = Callable[[Slot], bool]
 """Function that does throw-away work in a slot (cores and GPUs); returns False where there is no such work, or where
 the work failed."""
@@ -29,10 +29,10 @@ def make_side_by_side(
     keep_busy: KeepBusy,
     on_end: Callable[[int, HarnessError | None], None],
 ) -> None:
-    """Make one repetition in each slot (cores and GPUs) whose number `made_in` has; keep all other slots, and those
-    whose repetition has ended, busy until the last repetition has ended.
+    """Make one repetition in each slot (cores and GPUs) whose number is a key of `made_in`. Until the last repetition
+    has ended, keep all slots busy that have no repetition, or whose repetition has ended.
 
-    `on_end` is called in this thread with the number of each slot whose repetition has ended, and its error if it
+    `on_end` is called in this thread at the end of each repetition, with the number of its slot, and its error if it
     failed. If an exception (Ctrl-C or another) leaves this call, all workers are ended first.
     """
     stop, over = Stop(), Stop()

@@ -93,7 +93,8 @@ def read_source(folder: Path) -> Source:
 
 def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
     """Raise HarnessError (exit 2) where hooks (user's commands) ran around the set's runs and the request neither
-    gives nor declines them: no file starts a command, and both configurations have the same hooks or none."""
+    gives nor declines hooks. Commands named in a file are never started, and both configurations of a pair must have
+    the same hooks, or none."""
     unsaid = {
         name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
     }
@@ -161,8 +162,8 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Return the new configuration of a pair: that of the benchmark that the request names, else the run set's; in
-    both cases with the user's changes.
+    """Return the new configuration of a pair: the configuration of the benchmark that the request names, else the
+    existing run set's. Both are changed by the values that the user gives.
 
     Raises HarnessError where runs of the new configuration cannot be compared with the run set's.
     """

@@ -39,8 +39,9 @@ class StopRule(Protocol):
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
     def extend(self, state: State) -> int | Mapping[str, str] | None:
-        """Return how the experiment is extended: an int is the new number of repetitions of each configuration, a
-        mapping is one more configuration (values by key, as on the command line); None ends the experiment.
+        """Return how the experiment is extended. A whole number is the new number of repetitions of each
+        configuration. A mapping is one more configuration: its values by key, as on the command line. None ends the
+        experiment.
 
         The caller writes the extension to disk before its repetitions are made.
         """
@@ -48,9 +49,10 @@ class StopRule(Protocol):
 
 class Until:
     """Stop rule that adds runs one by one until the confidence interval of every mean time to train is narrow enough,
-    or there are max_runs.
+    or there are max_runs runs.
 
-    No run is added after one that did not converge, since no further run makes the mean known.
+    No run is added after one that did not converge: with an unknown time among the runs, no number of further runs
+    makes the mean known.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:
@@ -100,7 +102,8 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
     """Return the stop rule of a new run set for --until (add runs until the mean time to train is precise). Raises
-    HarnessError (exit 2) where it does not apply: to an official benchmark, or with these numbers of runs."""
+    HarnessError (exit 2) for an official benchmark, for fewer first runs than an interval needs, and for a limit on
+    the number of runs below the number of first runs."""
     if benchmark.status == "official":
         raise HarnessError(
             f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "

@@ -148,8 +148,8 @@ class Store:
         self.save()
 
     def add(self, member: MemberRecord) -> int:
-        """Add a configuration whose run set was created, or which failed before, to the experiment; return its
-        index."""
+        """Add a configuration to the experiment, also one whose run set could not be created; return the
+        configuration's index."""
         place = len(self.record.configurations)
         if member.folder is not None:
             self.sets[place] = open_run_set(self.folder / member.folder)
@@ -267,8 +267,8 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:
-    """Raise HarnessError (exit 8) where the record of a run set contradicts that of the experiment, or lacks what its
-    repetitions need, such as a seed for each."""
+    """Raise HarnessError (exit 8) where the record of a run set contradicts the experiment's record, or lacks what
+    the run set's repetitions need, such as a seed for each."""
     place, expected = run_set.extra / RUN_SET_FILE, experiment.stages[0]
     known = find_kind(record.kind).option_members
     for is_wrong, words in (

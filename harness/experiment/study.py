@@ -27,10 +27,10 @@ def measure_study(
     """Return the study (findings and tables) that a measurement makes of one or more configurations: check these,
     make their datasets ready, and run the measurement's job in one fresh process.
 
-    The job is that of the first configuration; its field `others` has the definitions and datasets of the further
-    ones, and `asked` are fields of the job. Raises the errors of `check` and `prepare_data`, and HarnessError with
-    the last line of the process's stderr and its exit code where the job fails. The record has the environment check,
-    whose warnings go to standard error, and the load during the job.
+    The job is made for the first configuration. Its field `others` has the definitions and datasets of the further
+    configurations, and `asked` are other fields of the job. Raises the errors of `check` and `prepare_data`. Raises
+    HarnessError where the job fails, with the last line of the process's stderr and its exit code. The record has the
+    environment check, whose warnings go to standard error, and the load during the job.
     """
     for config in configs:
         kind.check(config.workload)

@@ -78,8 +78,8 @@ def _begin(request: "Request") -> Path:
 
 
 def make_group(request: "Request") -> Path:
-    """Make a new experiment of several configurations and complete it, announcing each run; return its folder, which
-    has its page."""
+    """Make a new experiment of several configurations, complete it, announcing each run, and write its page; return
+    the experiment's folder."""
     from harness.experiment.context import Context, Watcher
     from harness.experiment.create import create
     from harness.experiment.expand import expand
@@ -209,8 +209,8 @@ def complete_and_show(
 
 
 def _warn_of_energy(why: str) -> None:
-    """Print a warning on standard error that the user's power command gave no energy, with the reason: tables of
-    results do not show it."""
+    """Print a warning on standard error that the user's power command gave no energy, and why. The warning is needed
+    because tables of results do not show that energy is missing."""
     from reports.text.formatting import printable
 
     note(f"warning: no energy from --power-command: {printable(why)}")
@@ -338,8 +338,9 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that print a complete experiment of several configurations, by the way in which its results are read
-(`reads_as` in experiment.json); not used for an experiment whose relation has a `show` method of its own."""
+"""Functions that print a complete experiment of several configurations. The key is the way in which the experiment's
+results are read (`reads_as` in experiment.json). Experiments whose relation has a `show` method of its own are
+printed by that method."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:

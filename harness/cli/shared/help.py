@@ -8,8 +8,8 @@ import click
 
 COMMON = "Common options"
 _COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "verbose", "quiet")
-"""Names of parameters whose options most users need, in the order of a command's help, which lists them after the
-command's own options."""
+"""Names of the parameters whose options most users need, in the order in which a command's help lists them. They come
+after the command's own options."""
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Data and model": ("config_file", "data_root", "model", "matmul"),
     "Device and ranks": ("device", "threads", "ranks", "sharding", "comm", "grad_comm"),
@@ -18,8 +18,8 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Around each run": ("prepare", "cleanup", "power_command", "log_to"),
     "Rules": ("division", "submitter"),
 }
-"""Headings in a command's help, each with the parameters whose options it has; options that are not listed here are a
-command's own and come first."""
+"""Headings in a command's help, each with the names of the parameters whose options stand below it. Options that are
+not listed here are a command's own and come first."""
 MEASURED_INSTEAD = "Measure something else"
 _FEW = 9
 """Largest number of options that a command's help shows without headings."""
@@ -117,6 +117,6 @@ def verb(
     headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     cls: type[HelpedCommand] = HelpedCommand,
 ) -> Callable[[Callable[..., Any]], HelpedCommand]:
-    """Return a decorator that makes a function a command whose help ends with `examples` and puts the command's own
-    options, by their parameters, below the titles in `headings`."""
+    """Return a decorator that makes a function a command whose help ends with `examples`. `headings` maps a title in
+    the help to the parameters of the command's own options that stand below it."""
     return click.command(name, cls=cls, examples=examples, headings=headings)

@@ -22,8 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_RUNS = 100_000
-"""Largest number of runs of one run set: each has a recorded seed, so that more would fill memory before the first
-begins."""
+"""Largest number of runs of one run set. A seed is recorded for every planned run: with more runs, the seeds would
+fill memory before the first run begins."""
 RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
@@ -61,8 +61,8 @@ def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., li
 
 
 def settable_keys() -> Iterable[str]:
-    """Return the configuration keys for --set and --axis with the equals sign, each once, of all models and kinds of
-    data."""
+    """Return the configuration keys that --set and --axis take, each once and with an equals sign at its end. The
+    keys are those of all models and all kinds of data."""
     from dataclasses import fields
 
     from harness.config.reference import SECTIONS
@@ -181,8 +181,8 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return each given folder or file once, by the first path to it: 'results/*' has the newest run set and
-    `latest`, a link to it.
+    """Return each given folder or file once. Of several paths to one folder the first is returned: 'results/*' has
+    both the newest run set and `latest`, a link to it.
 
     Raises InputError for a word that is neither a path nor the name of a run set or sweep.
     """
@@ -249,8 +249,8 @@ def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
 
 
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
-"""Two forms of the option --data (folder of datasets): for commands that may create datasets, which refuse a default
-folder that is a link, and for commands that only read them."""
+"""Two forms of the option --data (folder of datasets). The first, for commands that may create datasets, refuses a
+default folder that is a link; the second, for commands that only read datasets, takes it."""
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",
@@ -424,7 +424,7 @@ _SECTIONS = {
     ),
     "submitter": "submission",
 }
-"""Section of the configuration key that an option sets, by the option's name."""
+"""Section of the configuration key that an option sets; the dict maps an option's name to the section."""
 
 
 def collect_overrides(given: Mapping[str, Any]) -> "list[Override]":

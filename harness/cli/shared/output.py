@@ -58,8 +58,8 @@ def has_verbose() -> bool:
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print blocks of a page (tables, paragraphs): as the function that FORMS has for `form` renders them, else as
-    text for a terminal.
+    """Print blocks of a page (tables, paragraphs) in the format `form`: with the function that FORMS has for it, or
+    as text for a terminal if FORMS has none.
 
     Lines are as wide as COLUMNS says, else as the terminal, else 80 columns, but at least 40 columns. Text has
     colours only where NO_COLOR is not set; click drops them where the output is no terminal.
@@ -92,23 +92,23 @@ def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: S
 
 
 def refuse_folder(output: "Path | None", default: "Path") -> None:
-    """Raise UsageError where the path to which a page is to be written is a folder: `output` or, where that is None,
-    `default`. A link at the default path is allowed, since it is replaced."""
+    """Raise UsageError where a page would be written to a path that is a folder. The path is `output`, or `default`
+    where `output` is None. A link at the default path is allowed, since it is replaced."""
     place = output or default
     if place.is_dir() and not (output is None and place.is_symlink()):
         raise click.UsageError(f"{place}: is a directory. Give --output a file, such as {place / default.name}.")
 
 
 def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
-    """Write a page to `output`, or to `default` where that is None; return the path written. A link at the default
-    path is replaced, not followed."""
+    """Write a page to `output`, or to `default` where `output` is None; return the path written. A link at the
+    default path is replaced, not followed."""
     from reports.page.report import write_unnamed, write_whole
 
     return write_unnamed(default, text) if output is None else write_whole(output, text)
 
 
 def echo_others(inventories: "Sequence[Inventory]") -> None:
-    """Name on standard error the result directories of MLPerf's other benchmarks next to those that were judged."""
+    """Print on standard error which result directories of MLPerf's other benchmarks lie beside the judged ones."""
     from rules.tree.inventory import MAX_MENTIONED
     from rules.tree.others import summarise
 
@@ -122,8 +122,8 @@ def echo_others(inventories: "Sequence[Inventory]") -> None:
 
 
 def echo_others_at(paths: "Sequence[Path]") -> None:
-    """Name on standard error the result directories of MLPerf's other benchmarks in each of `paths`, except in files
-    of `report --format json`."""
+    """Print on standard error which result directories of MLPerf's other benchmarks lie in each of `paths`. Files of
+    `report --format json` are passed over."""
     from reports.tables.documents import is_document
     from rules.tree.inventory import take_inventory
 

@@ -36,8 +36,8 @@ class ProgramPath(click.Path):
 
 
 KINDS = "kinds"
-"""Name that `request_options` takes in place of a field: it stands for the options of all kinds of measurement that a
-command has, such as --throughput."""
+"""Name that may stand among the fields given to `request_options`. It means the options of all kinds of measurement
+that a command has, such as --throughput."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
@@ -61,10 +61,11 @@ def request_options(
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator that adds options to a click command: one for each field of `Request` named in `members`, in
-    this order, as the core's command `verb` (such as "run") has it.
+    this order. Each option is spelled and explained as for the core's command `verb`, such as "run".
 
-    An extension's command gives as `verb` the core's command that it resembles. `help` and `flags` replace the help
-    texts and the spellings of options, by field; `takes` selects the kinds of measurement that get options.
+    For an extension's command, `verb` is the core's command that it resembles. `help` maps fields to help texts, and
+    `flags` maps fields to spellings, that replace those of the core's command. `takes` selects the kinds of
+    measurement that get options.
     """
 
     def add(command: F) -> F:
@@ -111,8 +112,8 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
 
 
 def _find_beside(beside: Path, output: Path) -> Path:
-    """Return the folder of the run set in `output` (the folder of option -o) whose name `beside` is; `beside` itself
-    where it is a path, or no run set in that folder has the name."""
+    """Return the folder of the run set that is called `beside` in the folder `output` (option -o). Return `beside`
+    itself where it is a path, or where no run set in `output` has that name."""
     from harness.run_sets.names import find_named
 
     found = [] if os.path.lexists(beside) else find_named(str(beside), output)
@@ -143,8 +144,8 @@ def _lasting_words(words: Sequence[str], output: Path | None) -> list[str]:
 
 
 def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
-    """Return the request for an experiment that the parsed options `given` of the command `verb` make; `more` are
-    further fields of the request."""
+    """Return the request for an experiment that a command line asks for. `verb` is the command, `given` are its
+    parsed options, and `more` are further fields of the request."""
     from harness.run_sets.names import led_to
 
     source = click.get_current_context().get_parameter_source("benchmark")

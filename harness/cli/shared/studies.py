@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Largest number of a study's findings (sentences) that a terminal shows where the study also has a page; the other
-findings only repeat rows of the table."""
+"""Largest number of a study's findings (sentences) that a terminal shows where the study also has a page. Findings
+beyond this number only repeat rows of the table."""
 
 
 def keep_study(
@@ -88,8 +88,8 @@ def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 
 
 
 def show_finished(done: "FinishedStudy", folder: Path, form: str, *, table: int = 0) -> None:
-    """Print the study (findings and tables) in which a complete experiment ended; as text, also the paths of its
-    folder and page. A terminal shows the table of index `table`."""
+    """Print the study (findings and tables) that a complete experiment has as its result; as text, also the paths of
+    the experiment's folder and page. A terminal shows the table of index `table`."""
     show_answer(done.study, form, table=table, has_page=True)
     if form == "table":
         click.echo(f"\nresults  {folder}\nreport   {done.page}")

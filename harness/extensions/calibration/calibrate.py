@@ -252,8 +252,8 @@ def _baseline_rates(entry: Entry, plan: CalibrationPlan) -> list[float]:
 
 
 def measure_oracle(entry: Entry) -> float | None:
-    """Measure the best quality that any model can reach: that of the teacher (the model that labelled generated data)
-    on the evaluation split; None for data without a teacher."""
+    """Measure the best quality that any model can reach: the teacher's on the evaluation split. The teacher is the
+    model that labelled generated data; None is returned for data without a teacher."""
     data = entry.workload.data
     if (oracle := find_data(data.kind).oracle) is None:
         return None
@@ -286,8 +286,8 @@ def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
-    """Write calibration.md, NAME.calibration.json and NAME.rcps.json (reference convergence points), NAME being the
-    benchmark's, in place of older ones; return their paths. The caller must hold the folder's lock."""
+    """Write calibration.md, NAME.calibration.json and NAME.rcps.json (reference convergence points), where NAME is
+    the benchmark's name; return their paths. Older files are replaced. The caller must hold the folder's lock."""
     paths = written_files(folder, entry)
     write_atomically(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_atomically(paths[1], encode(calibration))

@@ -98,8 +98,9 @@ def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Ent
 
 
 def problem_digest(entry: Entry) -> str:
-    """Compute the digest of all settings that decide the qualities of a calibration's runs. The target, which decides
-    none, is left out, as are batch size, learning rate and seed, which each run records itself."""
+    """Compute the digest of all settings that decide the qualities of a calibration's runs. The target is left out,
+    since it changes no quality. Batch size, learning rate and seed are left out, too: each run records them
+    itself."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)

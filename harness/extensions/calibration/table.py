@@ -115,8 +115,9 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Propose the target quality, a multiple of 0.001, that meets conditions (a) to (c), on convergence, simpler
-    models and oracle, and whose mean number of epochs to converge is nearest to the middle of the range MEAN_EPOCHS.
+    """Propose the target quality, a multiple of 0.001, by the conditions (a) to (c) of a good target: on convergence,
+    on simpler models and on the oracle. Of the qualities that meet them, it is the one whose mean number of epochs to
+    converge is nearest to the middle of the range MEAN_EPOCHS.
 
     `results` are those of the reference implementation at one batch size and learning rate, one per seed.
     """
@@ -213,8 +214,8 @@ def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[
 
 
 def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> tuple[TuningRow, ...]:
-    """Return the rows of the tuning table, one for each batch size and learning rate, sorted: mean epochs to the
-    target (None where not all runs reach it), mean final quality."""
+    """Return the rows of the tuning table, sorted by batch size and learning rate. Each row has the mean epochs to
+    the target (None where not all runs reach it) and the mean final quality."""
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]

@@ -82,8 +82,8 @@ class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=T
         return area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1, num_odd
 
     def are_valid(self, points: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return whether each of the design points is valid [points]; members of `points` are arrays of floats, as
-        their products may exceed 2**63."""
+        """Return whether each of the design points is valid [points]. Members of `points` are arrays of floats:
+        products of whole numbers could exceed 2**63."""
         area, scratchpad, num_odd = self.find_excess(points)
         valid: NDArray[np.bool_] = (area <= 0) & (scratchpad <= 0) & (num_odd <= 0)
         return valid
@@ -158,8 +158,8 @@ def _volume(loops: str, sides: Floats) -> Floats:
 
 
 def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
-    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]: a tensor's tile stays on the chip while
-    only loops advance that do not index the tensor."""
+    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]. A tensor's tile stays on the chip as long
+    as only loops advance that do not index the tensor."""
     trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
     for place, (loops, width) in enumerate(operands, 1):
         num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)
@@ -177,10 +177,10 @@ def model_nest(nest: Nest, point: DesignPoint, array: PEArray) -> tuple[Floats, 
     infinite where a tile does not fit.
 
     PEs keep results, and a fold of a tile over them takes 2 rows + columns + k - 2 cycles (output stationary:
-    SCALE-Sim, Samajdar et al., ISPASS 2020). Seconds are the longer of computing and DRAM traffic, so the scratchpad
-    holds a tile of each tensor and the tile after it. All DRAM traffic passes the scratchpad, which is read for each
-    fold, and read and written for each result. An addition takes as much energy as a multiply-add. Cycles are finite
-    also where a tile does not fit.
+    SCALE-Sim, Samajdar et al., ISPASS 2020). Computing and DRAM traffic overlap: seconds are the longer of the two,
+    and the scratchpad holds the present tile of each tensor and the next one. All DRAM traffic passes the scratchpad,
+    which is read for each fold, and read and written for each result. An addition takes as much energy as a
+    multiply-add. Cycles are finite also where a tile does not fit.
     """
     tiles, rows, columns = nest.tiles, point["rows"], point["columns"]
     folds = np.ceil(tiles / np.array([[rows], [np.inf], [columns]]))

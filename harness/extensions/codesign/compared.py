@@ -17,7 +17,7 @@ from reports.text.formatting import percent, plural
 from rules.records.study import Cell, StudyTable
 
 Compared = Mapping[Method, Sequence[ModelledDesign]]
-"""Best design that a search method finds with each seed, by method."""
+"""Best designs found with each seed. The keys are search methods; each has one design per seed."""
 _LEVEL = 0.05
 """Significance level of the sign test: with a p-value below it, one search method is better than another."""
 _SAME = 1e-9
@@ -116,8 +116,9 @@ def _product_of(searched: DesignOutcomes) -> Callable[[ModelledDesign], float]:
 
 
 def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
-    """Return, by search method, the share by which each seed's best design is above the optimum in the product of the
-    objectives; where the optimum is unknown, above the best design that any method found."""
+    """Return how far each seed's best design is above the optimum, as shares of the optimum, for each search method.
+    Designs are compared in the product of the objectives. Where the optimum is unknown, the best design that any
+    method found takes its place."""
     product = _product_of(searched)
     known = searched.optimum or [design for designs in compared.values() for design in designs]
     least = min(map(product, known))

@@ -51,8 +51,8 @@ class DesignProblem:
 def find_tiling(
     nest: Nest, point: DesignPoint, array: PEArray, objective: Objective
 ) -> tuple[int, float, float, int]:
-    """Return the best tiling of a loop nest in an objective, the other objective deciding among equals: its index,
-    seconds, joules and cycles."""
+    """Return the best tiling of a loop nest in an objective: its index, seconds, joules and cycles. The other
+    objective decides between equally good tilings."""
     cycles, *costs = model_nest(nest, point, array)
     index = int(np.lexsort(costs if objective == "energy_j" else costs[::-1])[0])
     return index, float(costs[0][index]), float(costs[1][index]), int(cycles[index])

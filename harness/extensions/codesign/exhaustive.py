@@ -13,8 +13,8 @@ from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, f
 _MAX_WORK = 8e9
 """Number of tilings, summed over all loop nests and hardware designs, that one core models in about a minute."""
 _TILE, _CALL = 4, 20_000
-"""Computing time of each candidate for the largest tile, and of each call that models a loop nest, both given as the
-number of tilings that could be modelled in that time."""
+"""Two computing times: of each candidate for the largest tile, and of each call that models a loop nest. The unit is
+the time in which one tiling is modelled."""
 
 
 def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:
@@ -31,8 +31,9 @@ def enumerate_points(
     """Model every point of a design space; return the Pareto front and the number of valid points. `choices` has the
     values of each parameter.
 
-    Exact: a largest tile allows all tilings that smaller ones allow and a few more, so one pass over the tilings of a
-    nest and a running minimum over tiles find the same as modelling each point by itself.
+    The result is exact. A largest tile allows all tilings that smaller ones allow, and a few more. One pass over the
+    tilings of a nest, with a running minimum over the tiles, therefore finds the same as modelling each point by
+    itself.
     """
     sides = [np.array(choices[name], dtype=float) for name in TILE]  # whose products may pass 2**63
     tiles = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(TILE))

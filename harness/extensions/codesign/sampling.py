@@ -24,11 +24,11 @@ MOST_BY_GP = 200
 """Maximum number of valid points that a search by a Gaussian process models, as the process is fitted anew for each
 point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Number of design points that are modelled, by search method, before a Gaussian process or NSGA-II makes its first
-proposal: given starting points, and others drawn at random."""
+"""Number of design points that are modelled before a search method makes its first proposal: the given starting
+points, and others drawn at random. The keys are the methods, a Gaussian process and NSGA-II."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Number of design points drawn at once, and number of invalid points drawn in a row after which a design space is
-taken to have no further valid point."""
+"""Two numbers of design points: of those drawn at once, and of invalid ones drawn in a row after which a design space
+is taken to have no further valid point."""
 _MOST_REFUSED = 100
 """Number of proposals in a row that are invalid or already modelled, after which NSGA-II is given a design point
 drawn at random."""
@@ -128,8 +128,8 @@ class _Run:
         return self.found[key]
 
     def distributions(self, optuna: Any, *, is_whole: bool) -> dict[str, Any]:
-        """Return optuna's distributions, by parameter of the design space, of the index of a value among the
-        parameter's sorted values: whole numbers if `is_whole`, else real ones."""
+        """Return a distribution of optuna for each parameter of the design space. It is over the indices of the
+        parameter's sorted values: whole numbers if `is_whole`, else real numbers."""
         kind = optuna.distributions.IntDistribution if is_whole else optuna.distributions.FloatDistribution
         return {name: kind(0, len(side) - 1) for name, side in self._sides.items()}
 

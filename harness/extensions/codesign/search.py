@@ -19,8 +19,8 @@ MODE_NAMES: Mapping[Mode, str] = {"separate": "hardware first", "joint": "togeth
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Outcome of one search of a design space: the Pareto front that was found, and the numbers of points that the
-    space has and that were tried."""
+    """Outcome of one search of a design space: the Pareto front that was found, the number of all points of the
+    space, and the number of points that were tried."""
 
     best: Sequence[ModelledDesign]
     num_points: int
@@ -65,8 +65,9 @@ def search(
     num_trials: int,
     seed: int,
 ) -> SearchOutcome:
-    """Try all points of a design space where that takes about a minute, else up to `num_trials` valid ones, those of
-    the designs in `start` first; return the Pareto front, the number of all points and the number of points tried."""
+    """Try all points of a design space where that takes about a minute, else up to `num_trials` valid points,
+    beginning with the points of the designs in `start`. Return the Pareto front, the number of all points and the
+    number of points tried."""
     num_points = prod(map(len, choices.values()))
     if is_enumerable(problem, choices):
         best, num_valid = enumerate_points(problem, choices)

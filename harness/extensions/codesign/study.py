@@ -101,11 +101,12 @@ def space_study(
     """Search hardware and then the largest tile (mode `separate`), and then, starting from the designs found,
     hardware and tile together (mode `joint`); return the study.
 
-    A space that takes more than about a minute to try whole is searched in `num_trials` valid points by the first of
-    `methods`; without methods by `gp`, or by `nsga2` for more than MOST_BY_GP points. All of `methods` are compared
-    in `num_trials` points with each of `num_seeds` seeds. `again` is the command line of this study without --trials,
-    for the advice on what to run next. Raises ConfigError for a benchmark without products and lookups; HarnessError
-    where optuna is missing, or where `num_trials` are too few or too many for one of `methods`.
+    A space that takes more than about a minute to try whole is searched in `num_trials` valid points. The search uses
+    the first of `methods`; where none is given, `gp`, or `nsga2` for more than MOST_BY_GP points. All of `methods`
+    are also compared, in `num_trials` points with each of `num_seeds` seeds. `again` is the command line of this
+    study without --trials, for the advice on what to run next. Raises ConfigError for a benchmark without products
+    and lookups; HarnessError where optuna is missing, or where `num_trials` are too few or too many for one of
+    `methods`.
     """
     refuse_num_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)

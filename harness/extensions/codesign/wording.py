@@ -47,9 +47,9 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
 
 
 def say_gain(mode: Mode, searched: DesignOutcomes) -> list[str]:
-    """Say what a mode of search found, in one finding or two: its best design in the first objective, that design's
-    distance from the optimum, and the numbers of points tried; then, where energy is minimised, the energy of this
-    design, and the design of least energy-delay."""
+    """Say what a mode of search found, in one finding or two. The first has the best design in the first objective,
+    this design's distance from the optimum, and the numbers of points tried. The second, where energy is minimised,
+    has the energy of this design, and the design of least energy-delay product."""
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first, name = find_best(best[mode], objectives), MODE_NAMES[mode]
     is_timed = "latency_s" in objectives
@@ -152,8 +152,8 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
 
 
 def find_gain(searched: DesignOutcomes) -> float:
-    """Return the latency of the fastest design found by searching hardware, then tiles, over that of the fastest
-    design found by searching both together."""
+    """Return the speed-up of searching hardware and tiles together: the latency of the fastest design found by
+    searching one after the other, divided by the latency of the fastest design found by searching both together."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint
 
@@ -165,7 +165,7 @@ def _leading(objectives: Sequence[Objective]) -> list[Objective]:
 
 
 def find_best(designs: Sequence[ModelledDesign], objectives: Sequence[Objective]) -> ModelledDesign:
-    """Return the accelerator design of lowest latency where a search minimises latency, else that of lowest
+    """Return the accelerator design of lowest latency where a search minimises latency, else the design of lowest
     energy."""
     return min(designs, key=lambda design: design.values(_leading(objectives)))
 

@@ -1,18 +1,20 @@
 """Find where the mean of a series of measured values changed, telling steps from drift and trends by their
 likelihoods.
 
-A series is explained by steps between levels with independent noise, or without a step: by correlation between
-neighbouring sets (an AR(1), each of CORRELATIONS as likely as another) or by a steady trend. Steps must do better
-than all of these together, each as likely as another, and better than the trend alone at a prior probability of one
-third. The likelihood of each is integrated over the level, over steps and slopes in units of the noise, and over the
+Three explanations of a series are compared: steps between levels with independent noise; one level, with correlation
+between neighbouring sets (an AR(1), each of CORRELATIONS as likely as another); and a steady trend. Steps are found
+if their likelihood passes two limits. One is the mean likelihood of all explanations without a step, each as likely
+as another. The other is a third of the trend's likelihood: a trend has a prior probability of one third.
+
+Each likelihood is integrated over the level, over the sizes of steps and slopes in units of the noise, and over the
 noise, whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of
 all places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of
-places as likely as another; their number is the one of highest log likelihood, less a `penalty` for each step. Shi,
-Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series data",
-compare tests where neighbours are correlated.
+places as likely as another. The number of steps is the one of highest log likelihood, less a `penalty` for each step.
+Shi, Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series
+data", compare tests where neighbours are correlated.
 
-The rates of false and of missed changes are simulated in tests/extensions/history/test_change_points.py, by which the
-penalty was chosen.
+The penalty was chosen by the rates of false and of missed changes, which are simulated in
+tests/extensions/history/test_change_points.py.
 """
 
 from collections.abc import Sequence
@@ -55,7 +57,8 @@ class Changes:
 def penalty(number: int, num_series: int = 1) -> float:
     """Return the gain in log likelihood that each change must bring to be shown, in a series of `number` values.
 
-    With more than four series on a page the gain rises by the logarithm of their number over four.
+    Where a page has more than four series, log(`num_series` / 4) is added, since more series show more chance
+    changes.
     """
     alone = min(0.18 * number + 0.59, 4.8) if number >= 12 else 4.5
     return alone + log(max(num_series / 4.0, 1.0))

@@ -1,5 +1,5 @@
-"""Draw a series of run sets: a dot per set in the order of time, coloured by code; mean and spread between
-changes."""
+"""Draw a series of run sets: a dot per set in the order of time, coloured by version of the code; and between changes
+the mean and the spread."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,11 +21,12 @@ def series_figure(
     axis: tuple[str, Callable[[float], str]],
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Return a chart of a series of run sets: a dot per set in the order of time. `codes` has the dots of each
-    version of the code, by the version's name; `days` are labels of the x axis with their positions on it.
+    """Return a chart of a series of run sets: a dot per set in the order of time. `codes` maps the name of each
+    version of the code to its dots; `days` are labels of the x axis with their positions on it.
 
-    `parts` between changes are (index of the first run set, index after the last, mean, low and high end of the
-    spread). `axis` is the name of the quantity and the words of its ticks.
+    `parts` are the parts of the series between changes: (index of the first run set, index after the last, mean, low
+    and high end of the spread). `axis` has the name of the quantity, and the function that writes its values at
+    ticks.
     """
     dots = [dot for _, some in codes for dot in some]
     values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]

@@ -117,9 +117,9 @@ def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
     """Name on standard error the regressions, and the series (results over time) that cannot be judged; return the
     exit code.
 
-    A series that cannot be judged is ignored if its newest run set is older than the last `last` run sets of every
-    series that can be judged: it counts as ended. Raises HarnessError (exit 7) where no regression is shown and every
-    series, or one that has not ended, cannot be judged.
+    A series counts as ended, and is ignored, if it cannot be judged and its newest run set is older than the last
+    `last` run sets of every series that can be judged. Raises HarnessError (exit 7) if no regression is shown and
+    either no series can be judged, or a series that has not ended cannot.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 

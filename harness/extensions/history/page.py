@@ -51,8 +51,8 @@ def render_history(
     """Return the page of all series (results over time) that `command` asked for, with a chart of each series of at
     least two run sets.
 
-    `left_out` are the numbers of run sets that belong to no series, by reason; `now` is the time at which the page is
-    written.
+    `left_out` maps the reasons why run sets belong to no series to the numbers of such sets; `now` is the time at
+    which the page is written.
     """
     drawn = [series for series in every if len(series.points) > 1]
     num_alone = len(every) - len(drawn)

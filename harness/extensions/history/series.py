@@ -65,14 +65,15 @@ class SeriesPoint:
     interval: Interval | None
     code: str
     """First 12 characters of the digest of the code that was measured; several digests are separated by commas. Where
-    results name none, the digest of the code with which the run set began; 'unknown' without any."""
+    results have no digest, the digest of the code with which the run set began; 'unknown' where it has none
+    either."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Change between two run sets of a series. The 95 % interval (Welch) of the change's size does not include that
-    its place in the series is uncertain.
+    """Change between two run sets of a series. The 95 % interval of the change's size (Welch) takes the change's
+    place in the series as certain, which it is not.
 
     `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
     the mean before. `at` is the index of the first set after the change.
@@ -132,10 +133,10 @@ class SetSeries:
 
 def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
     """Return the series of all run sets at or below `folder`, with their changes; the series with the newest run set
-    comes first.
+    comes first. The rules do not judge the run sets here.
 
-    The rules do not judge the run sets here. Also returned is the number of run sets that belong to no series, by
-    reason, the most frequent first. Raises InputError where `folder` cannot be read.
+    Also returned are the numbers of run sets that belong to no series: a dict from the reason to the number, the most
+    frequent reason first. Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)
@@ -172,8 +173,8 @@ def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]
 
 
 def _read_runs(result_set: ResultSet) -> Result:
-    """Return the result of a run set's logs. Raises _OnNoSeriesError for a run set without an extra/run_set.json that
-    can be read, such as those of other harnesses, and where a log is damaged."""
+    """Return the result of a run set's logs. Raises _OnNoSeriesError if the run set has no readable
+    extra/run_set.json, as those of other harnesses, or if a log is damaged."""
     folder = result_set.root
     asked = None if folder is None else read_run_set(folder, [])
     if folder is None or asked is None:
@@ -201,8 +202,8 @@ def _read_measured(folder: Path, kind: str) -> Result:
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Return a series of one run set for each quantity of a result, paired with the digest of everything that the run
-    sets of one series have in common.
+    """Return a series for each quantity of a result, with the result's run set as its only one. Each is paired with a
+    digest of everything that all run sets of one series have in common.
 
     Raises _OnNoSeriesError where the result can belong to no series.
     """
@@ -247,8 +248,8 @@ def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
 
 
 def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
-    """Make names of series distinct: add to a shared name the settings that differ between its series, at most two,
-    else the first day."""
+    """Make the names of all series distinct. Where series share a name, up to two settings in which they differ are
+    added to each name; where no setting differs, the day of the first run set."""
     groups: dict[str, list[int]] = {}
     for at, series in enumerate(every):
         groups.setdefault(series.name, []).append(at)
@@ -264,7 +265,8 @@ def _tell_apart(every: list[SetSeries]) -> list[SetSeries]:
 
 
 def _facts_of(series: SetSeries) -> dict[str, str]:
-    """Return, by name, the settings of the newest run set of a series, in which the series of one name may differ."""
+    """Return the settings of a series' newest run set by which series of equal name can be told apart. The keys are
+    the settings' names."""
     asked = series.points[-1].result.asked
     if asked is None:
         return {}

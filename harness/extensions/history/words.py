@@ -123,8 +123,8 @@ def headline(every: Sequence[SetSeries]) -> str:
 
 
 def next_step(every: Sequence[SetSeries], command: str) -> Fact | None:
-    """Return the command to run next where no change is shown, as a line of the page's head; `command` made the page.
-    None where a change is shown, or no command is to be suggested."""
+    """Return the command to run next, as a line of the page's head. Return None where a change is shown, or no
+    command is to be suggested. `command` is the command that made the page."""
     if any(series.changes for series in every):
         return None
     newest = next((series for series in every if series.found.is_too_short), None)

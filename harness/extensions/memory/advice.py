@@ -1,5 +1,5 @@
-"""Advise, after a study of memories slower than DRAM for embedding rows, which memory to take, how many bytes of rows
-it and DRAM then hold, and which command to run next."""
+"""Advise after a study of memories slower than DRAM for embedding rows: which memory to take, how many bytes of rows
+the memory and DRAM then hold, and which command to run next."""
 
 import shlex
 from collections.abc import Sequence

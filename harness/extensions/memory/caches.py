@@ -24,10 +24,11 @@ _MOST_UNITS = 1 << 12
 """Maximum number of steps into which `fit_sizes` divides a memory budget in rows; in larger budgets table sizes are
 rounded up to a step."""
 TENTHS = 5
-"""Maximum number of tenths of a trace's samples that only fill the caches, where the user gives no warm-up: misses
-are counted in at least half of the trace."""
+"""Tenths of a trace's samples that only fill the caches, at most, where the user gives no warm-up. Misses are thus
+counted in at least half of the trace."""
 _FLAT, _FLAT_SHARE = 0.005, 0.02
-"""Largest difference, absolute and relative, of a warm cache's miss ratio from that of the trace's second half."""
+"""Largest difference between the miss ratio of a warm cache and the miss ratio of the trace's second half: absolute,
+and as a share of the latter ratio. Both limits must hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,8 +194,8 @@ class RemoteLookups:
         return self.num_samples * tenths // 10
 
     def is_flat(self, missed: Flags, tenths: int) -> bool:
-        """Return whether the miss ratio after `tenths` tenths of the trace is near enough to that of its second
-        half."""
+        """Return whether the miss ratio after `tenths` tenths of the trace is near enough to the miss ratio of the
+        trace's second half."""
         half = self.miss_ratio(missed, self.first_of(TENTHS))
         return abs(self.miss_ratio(missed, self.first_of(tenths)) - half) <= min(_FLAT, _FLAT_SHARE * half)
 
@@ -245,8 +246,8 @@ def fit_caches(
     """Divide cache memory of `max_rows` rows among tables in two ways: with fewest misses, and with the same share of
     each table's rows.
 
-    Return both divisions as rows of each table's cache [tables]. With `units` [tables], the size of a row of each
-    table, `max_rows` is in units.
+    Return both divisions, each as the number of rows of each table's cache [tables]. `units` [tables] is the size of
+    a row of each table; where it is given, `max_rows` is in the unit of these sizes.
     """
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))

@@ -1,10 +1,10 @@
 """Simulate a memory device with parallel channels: the latency of each query's reads, computed read by read.
 
-Reads wait in one queue, first come first served, for the first of `channels` that is free, and each occupies it for
-channels / ceiling seconds, so that a saturated device reads at its ceiling (its highest reads per second). The part
-of a drive's latency beyond that time, at the queue depth at which reads are issued, delays the answer and occupies no
-channel. Since all reads occupy a channel equally long, read i goes to channel i modulo `channels`, and each channel
-is a queue of its own.
+Reads wait in one queue, first come first served, for the first channel that is free. Each read occupies its channel
+for `channels` / ceiling seconds, where the ceiling is the device's highest reads per second: a saturated device then
+reads at its ceiling. The rest of a read's latency, at the queue depth at which reads are issued, delays the answer
+and occupies no channel. Since all reads occupy a channel equally long, read i goes to channel i modulo `channels`,
+and each channel is a queue of its own.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,12 @@ _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
 """Values of the standard exponential distribution, one per tabulated quantile of a read latency distribution."""
 _MOST_WAVES = 512
-"""Maximum number of reads of one query on one channel, counted back from the last, among which the read that is
-answered last is looked for."""
+"""Maximum number of a query's last reads on one channel among which the read that is answered last is looked for."""
 
 
 class Answers(NamedTuple):
-    """Latency in seconds, by part, of the reads of each query on one memory device [queries], and the mean queue
-    depth."""
+    """Latency in seconds, in two parts, of the reads of each query on one memory device [queries], and the device's
+    mean queue depth."""
 
     queue: Times
     """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
@@ -45,7 +44,7 @@ def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.
     """Draw each query's quantile of the read latency on each device [devices, queries], as indices of `_STEPS`.
 
     The draws are stratified: each part of the distribution comes equally often, in random order, from `seed`. With
-    plain draws, the number of very slow reads drawn would be what varies a p99 most.
+    independent draws the number of very slow reads would vary, and a p99 with it.
     """
     draws = np.random.default_rng((seed, 3))
     exponents = -np.log1p(-(np.arange(num_queries) + 0.5) / num_queries)
@@ -119,9 +118,9 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
     """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, at queue depth
     `depth`.
 
-    At a depth that the memory's file gives, this is the latency given for that depth less the time in queue and
-    channel of a read, each of which occupies a channel for `read_s`, with that many reads in flight. Between two
-    depths it is interpolated; beyond the deepest it stays.
+    The memory's file gives latencies at some depths. At these, the result is the given latency less the time that a
+    read spends in the queue and a channel when as many reads are in flight; each read occupies a channel for
+    `read_s`. Between two of these depths the result is interpolated; beyond the deepest it stays.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
@@ -140,11 +139,11 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
     """Return the delay in seconds from the time at which a query's last read leaves a channel to its last answer from
-    that channel, by number of its reads there and by quantile [reads, steps].
+    that channel [reads, steps]. The axes are the number of the query's reads on the channel, and the quantile.
 
-    The read before the last left the channel `read_s` earlier, and so on, so that the delay is the largest of
-    (latency beyond the channel - `read_s` x reads after it); its distribution function is the product of those of the
-    single reads. For more reads than the array has rows, its last row holds.
+    Each read left the channel `read_s` before the next one. The delay is therefore the largest of (latency beyond the
+    channel - `read_s` x reads after it) over the query's reads; its distribution function is the product of those of
+    the single reads. For more reads than the array has rows, the last row holds.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1
