@@ -38,7 +38,7 @@ class FleetRow(NamedTuple):
     label: str
     hosts: Hosts
     saved: float | None
-    """Power saved, as a share of that of the fleet with all rows in DRAM; None where no watts were given."""
+    """Share of power saved, relative to the fleet with all rows in DRAM; None where no watts were given."""
     limit: str
 
 
@@ -46,7 +46,7 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
     """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
     or say why the study has none.
 
-    Return the comparison as the last finding, after one on BEACON where rows may be summed in a switch.
+    Return the findings. If the study has a speed-up of the switch, the findings on that speed-up come first.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
@@ -57,8 +57,12 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
 
 
 def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
-    """Compare the simulated speed-up of summing embedding rows in the switch with the ones published in the paper
-    PIFS-Rec: return text on BEACON, if the switch is simulated, and text on the host."""
+    """Return sentences that compare the simulated speed-up of summing embedding rows in the switch with the speed-ups
+    published in the paper PIFS-Rec.
+
+    They compare the switch with the accelerator BEACON, name the number on which the speed-up depends most, and
+    compare the switch with the host. If the study has no speed-up of the switch, one sentence says why.
+    """
     published = f"PIFS-Rec: {SPEEDUP}× as fast as Pond (rows summed by the host), {OVER_BEACON}× as fast as BEACON"
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
@@ -89,8 +93,9 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Say how many times as much latency the slowest memory adds to a query as the fastest does; both have the row
-    cache of the fastest, and rows are summed in the same place. Empty where only one memory has a latency."""
+    """Return a sentence with the latency that the slowest memory adds to a query, as a multiple of what the fastest
+    memory adds. Both have the same row cache, and sum rows in the same place. Empty where fewer than two memories can
+    be compared."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
         return ""
@@ -126,11 +131,11 @@ def _say_setter(setup: Setup, gain: float) -> str:
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
-    """Count the hosts of a fleet with all rows in DRAM, and with each memory and row cache at the highest possible
-    rate.
+    """Count the hosts of a fleet with all rows in DRAM, and of one fleet for each memory and row cache, whose hosts
+    answer queries at the highest possible rate.
 
-    `num_rows` is the number of embedding rows, in units where they differ in size; `kept_bytes` is the size of the
-    tables that stay in DRAM whole.
+    `num_rows` is the number of embedding rows, or their total size in units where rows differ in size. `kept_bytes`
+    is the size of the tables that stay in DRAM whole.
     """
     question = setups[0].question
     before = count_hosts(fleet, num_rows * question.row_bytes, fleet.host_rate, 0)
@@ -148,8 +153,8 @@ def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_byte
 
 
 def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
-    """Return the table of fleets, a row for each: its hosts, DRAM, queries per second of a host and their limit, and
-    power."""
+    """Return the table of fleets, one row for each. Its columns are hosts, DRAM, queries per second of a host, what
+    limits them, and power."""
     columns: Columns = (
         ("Fleet", None, "given"),
         ("Hosts", None, "computed"),
@@ -179,8 +184,8 @@ def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
 
 
 def find_best_fleet(counted: Sequence[FleetRow]) -> FleetRow | None:
-    """Return the fleet with a slower memory that saves most power, or, where powers are unknown, the one of fewest
-    hosts; None if no fleet in `counted` has a slower memory."""
+    """Return the fleet that saves most power, among fleets with a slower memory; if power is unknown, the fleet with
+    fewest hosts. None if no fleet in `counted` has a slower memory."""
     return min(counted[1:], key=lambda each: (-(each.saved or 0.0), each.hosts.number), default=None)
 
 
@@ -199,8 +204,8 @@ def _say_power(saved: float) -> str:
 
 
 def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow], said: Sequence[PoolResult]) -> str:
-    """Compare the power that the best fleet saves with the savings published in the paper on software-defined memory,
-    in a clause."""
+    """Return a clause that compares the power saved by the best fleet with the savings published in the paper on
+    software-defined memory."""
     published = "For software-defined memory, a saving of 5 % to 29 % of power was published (other models and hosts)"
     none = "This study computes no saving of power"
     if fleet is None or not counted:

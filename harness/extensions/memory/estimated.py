@@ -21,11 +21,11 @@ class EstimatedCurve:
     curves: tuple[MissRatioCurve, ...]
     """Miss-ratio curves: only the exact one, or one for each sample of the rows."""
     sampled: float
-    """Share of all distinct rows looked up that one sample of the rows has; 1 where the curve is exact."""
+    """Share of the distinct rows that one sample has, of all distinct rows looked up; 1 where the curve is exact."""
     mean_units: float = 1.0
     """Mean size of a row that is looked up, in the trace's units of bytes; 1 where all rows are of one size."""
     grain: float = 0.0
-    """Largest share of all lookups that one lookup in a sample stands for; 0 where the curve is exact."""
+    """Largest share of all lookups that a single sampled lookup represents; 0 where the curve is exact."""
 
     @property
     def is_exact(self) -> bool:
@@ -33,12 +33,14 @@ class EstimatedCurve:
         return len(self.curves) == 1
 
     def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
-        """Return the miss ratio of a cache of `num_units` units, and the ends of a range that holds the exact ratio.
+        """Return the miss ratio of a cache of `num_units` units, and the lower and upper end of a range for the exact
+        ratio.
 
-        A unit is a row where all rows are of one size. The range is that of the samples, widened by half of itself on
-        either side, since distances estimated from few rows shift all samples alike, and by at least the share of
-        lookups that one sampled lookup stands for, since lookups as rare as that may be in no sample. An exact curve
-        gives three equal ratios; all are None where fewer than LEAST_SAMPLED rows of a sample fit the cache.
+        A unit is a row where all rows are of one size. The range runs from the smallest to the largest ratio of the
+        samples, and is then widened on both sides. It is widened by half of its width, since distances estimated from
+        few rows shift all samples alike. It is widened at least by the share of lookups that one sampled lookup
+        represents, since rarer lookups may be in no sample. An exact curve gives three equal ratios. All three are
+        None where fewer than LEAST_SAMPLED rows of a sample fit the cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None
@@ -50,11 +52,11 @@ class EstimatedCurve:
 def estimate_curve(
     keys: Ids, sample_rate: float, seed: int, units_of: Callable[[Ids], Ids] | None = None
 ) -> EstimatedCurve:
-    """Measure the LRU miss ratios by cache size of the rows `keys` [lookups]: exactly at a `sample_rate` of 1, else
-    by NUM_SAMPLES samples.
+    """Measure the LRU miss ratios, by cache size, of lookups of the rows `keys` [lookups].
 
-    The curve is exact, too, where a sample has all rows. Other seeds give other samples. `units_of` returns the size
-    in units of the row of each key, as `measure_curve` takes it; None where all rows are of one size.
+    The ratios are exact at a `sample_rate` of 1, and where a sample has all rows. Otherwise they are estimated from
+    NUM_SAMPLES samples of the rows, which `seed` decides. `units_of` returns the size in units of the row of each
+    key, as in `measure_curve`; None where all rows are of one size.
     """
     if sample_rate == 1 or not len(keys):
         return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)

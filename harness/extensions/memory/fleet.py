@@ -1,7 +1,7 @@
 """Compute hosts and power of a serving fleet, with all embedding rows in DRAM and with some in a slower memory.
 
-Hosts that hold a model's rows together are a replica; each of them does its part of every query. Watts are given by
-the user; none are shipped.
+A replica is a group of hosts that hold a model's rows together; each of these hosts does its part of every query. The
+user gives all watts; there are no default values.
 """
 
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ class Hosts(NamedTuple):
 
 
 def count_hosts(fleet: Fleet, dram_bytes: int, rate: float, num_devices: int) -> Hosts:
-    """Count the hosts of a fleet whose replicas hold `dram_bytes` bytes of embedding rows in DRAM, at `rate`
-    queries/s a host.
+    """Count the hosts of a fleet whose replicas (groups of hosts that hold the model together) have `dram_bytes`
+    bytes of embedding rows in DRAM. A host answers `rate` queries/s.
 
     A host has `num_devices` devices of the slower memory. Raises ConfigError for a fleet of more than 10^9 hosts.
     """

@@ -1,7 +1,8 @@
 """Simulate row caches of several replacement policies over a trace of embedding lookups, lookup by lookup.
 
-A cache sees the whole trace, and misses count from a given lookup on (for `trace`, from the second half), so that the
-cache is warm by then, and a static set is judged by lookups other than those that chose it.
+A cache sees the whole trace, but its misses are counted only from a given lookup on (for `trace`, from the second
+half). By then the cache is warm. A static set of rows is chosen from the lookups before that point, so it is judged
+by other lookups.
 """
 
 from collections import OrderedDict
@@ -22,8 +23,9 @@ class CachePolicy(NamedTuple):
 
     title: str
     find_misses: Callable[[Sequence[int], Sequence[int], int, int], Flags]
-    """Function that simulates a cache, given the keys of rows [lookups], each row's size in units by its key, the
-    capacity in units, and the first lookup that counts; it returns whether each lookup misses [lookups]."""
+    """Function that simulates a cache and returns for each lookup whether it misses [lookups]. Its arguments are the
+    rows' keys [lookups], the size in units of the row of each key, the capacity in units, and the first lookup that
+    counts."""
 
 
 def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
@@ -49,9 +51,9 @@ def find_lru_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
     """Return whether each lookup misses a cache of LFU with dynamic ageing (Arlitt et al., 2000) [lookups].
 
-    A row's priority is its number of lookups since it entered plus the cache's age at its last lookup. The row of
-    least priority is evicted, the one that has had it longest first, and the cache's age becomes that priority.
-    `start` is not used.
+    A row's priority is its number of lookups since it entered the cache, plus the cache's age at the row's last
+    lookup. The row of least priority is evicted; among equals, the row that has had this priority longest. The
+    priority of the evicted row becomes the cache's age. `start` is not used.
     """
     uses, priorities, rows_of = dict[int, int](), dict[int, int](), dict[int, dict[int, None]]()
     age, used, missed = 0, 0, bytearray(len(keys))
@@ -84,10 +86,11 @@ def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Return whether each lookup misses a static set of rows, in the cache from lookup `start` on [lookups]; all
+    """Return whether each lookup misses a cache that holds a fixed set of rows from lookup `start` on [lookups]; all
     earlier lookups miss.
 
-    The set has the rows with most lookups per unit of size before `start`, as many as fit the `capacity`.
+    The set is chosen by the lookups before `start`: the rows with most lookups per unit of size, as many as fit the
+    `capacity`.
     """
     whole, sizes = np.asarray(keys), np.asarray(units)
     rows, counts = np.unique(whole[:start], return_counts=True)
@@ -115,8 +118,8 @@ def number_rows(keys: Ids, units: Ids) -> tuple[list[int], list[int]]:
 
 
 def miss_ratios(keys: Ids, units: Ids, capacities: Sequence[int], names: Sequence[str]) -> dict[str, list[float]]:
-    """Simulate a cache for each policy in `names` and each of several capacities in units; return, by policy, the
-    miss ratio in the second half of the lookups at each capacity.
+    """Simulate a cache for each policy in `names` and each capacity (in units). Return a dict from policy to the miss
+    ratios in the second half of the lookups, one for each capacity.
 
     `keys` [lookups] are the rows in the order of lookups, `units` [lookups] their sizes.
     """

@@ -23,21 +23,21 @@ Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
-"""Number of queries in a simulation at a given rate, and in a simulation of queries so far apart that none waits for
-another."""
+"""Numbers of queries in a simulation: at a given rate, and without a rate, where queries are so far apart that none
+waits for another."""
 _MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
-"""Maximum of the number of queries times the number of channels of all memory devices in a simulation, and the fewest
-queries to which this limit reduces a simulation."""
+"""Limit to the work of a simulation: the maximum of the number of queries times the number of channels of all memory
+devices. The limit reduces the number of queries to no less than the second number."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
 or server."""
 MORE_NEAR_CEILING = 3
-"""Factor by which NUM_QUERIES is multiplied for several devices near their highest rate: there the slowest device of
-each query decides, which takes more queries to measure."""
+"""Factor by which NUM_QUERIES is multiplied for several devices near their highest rate. There a query's latency is
+that of its slowest device, which takes more queries to measure."""
 _NEARLY = 0.9
-"""Load (busy share of the time) from which several devices count as near their highest rate; also the share of the
-busiest resource's load from which another resource's waits are corrected to the steady state, too."""
+"""Load (busy share of the time) from which several devices count as near their highest rate. Also the ratio to the
+busiest resource's load from which another resource counts as nearly as busy."""
 
 
 class RemoteReads(NamedTuple):
@@ -66,20 +66,21 @@ class Waits(NamedTuple):
     link: Times
     adds: Times
     depth: float
-    """Mean reads in flight at a device when a read is issued; the largest such mean of all devices."""
+    """Mean number of reads in flight at a device when a read is issued; the largest mean of all devices."""
     alone: Times
     """Wait of each query if the busiest resource were the only server, in seconds [queries]; 0 where no rate is
     given."""
     others: tuple[tuple[Times, Times], ...] = ()
-    """Waits of each query if another resource, nearly as busy as the busiest, were the only server [queries], with
-    the time for which each sample occupies that resource [samples], in seconds: one pair for each such resource."""
+    """For each resource nearly as busy as the busiest: the wait of each query if that resource were the only server
+    [queries], and the time for which each sample occupies it [samples], both in seconds."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
-        """Return the latencies that rows outside DRAM add to queries, with the distribution of the steady state at
-        `rate` queries/s; `most` is the busiest resource.
+        """Return the latencies that rows outside DRAM add to queries in the steady state at `rate` queries/s; `most`
+        is the busiest resource.
 
-        A query's wait for that resource is corrected by as much as its wait for a single server differs from the
-        steady state's.
+        Queries are chosen such that their waits, if `most` were the only server, are distributed as in the steady
+        state. Where such a wait still differs from the steady state's, the difference is added to the query's wait
+        for `most`.
         """
         alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
         if self.others:
@@ -116,8 +117,8 @@ class Resource(NamedTuple):
     busy_s: float
     """Mean time for which a query occupies the device or link (the resource), in seconds."""
     amount: float
-    """Mean number of reads or bytes of a query at the device or link (the resource); `unit` without its '/s' says
-    which."""
+    """Mean number of reads, or of bytes, of a query at the device or link (the resource). `unit` ('reads/s' or 'B/s')
+    says which of the two is counted."""
     per_s: float
     """Capacity of the resource, in reads or bytes per second."""
     unit: str
@@ -128,11 +129,11 @@ class Resource(NamedTuple):
 def place_rows(
     keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement, units: Ids | None = None
 ) -> Ids:
-    """Return the device that holds the row of each lookup [lookups], -1 for the `num_local` rows in local DRAM.
+    """Return the device that holds the row of each lookup [lookups]; -1 for the `num_local` rows in local DRAM.
 
-    Placement `hot-local` keeps the rows in DRAM that the trace looks up most; `interleave` spreads the rows in DRAM
-    over all rows. With `units` [lookups], the size of each lookup's row, `num_rows` and `num_local` are in units, and
-    `hot-local` goes by lookups per unit.
+    Placement `hot-local` keeps those rows in DRAM that the trace looks up most. Placement `interleave` spreads the
+    rows in DRAM evenly over all rows. `units` [lookups] is the size of each lookup's row, if rows differ in size:
+    then `num_rows` and `num_local` are in units, and `hot-local` keeps the rows with most lookups per unit.
     """
     if placement == "hot-local":
         _, at, row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -155,10 +156,10 @@ def count_reads(
     num_devices: int,
     granules: Ids | None = None,
 ) -> RemoteReads:
-    """Count the rows that each sample reads from each memory device, and the bags to which they belong.
+    """Count the rows that each sample reads from each memory device, and the bags to which these rows belong.
 
-    With `granules` [tables], the smallest reads that a row of each table takes, these reads are counted in place of
-    rows.
+    If `granules` [tables] is given, smallest reads are counted instead of rows: it is the number of smallest reads
+    that a row of each table takes.
     """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
     pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)
@@ -186,7 +187,8 @@ def link_bytes(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> tu
 def service_s(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Times:
     """Return the seconds for which each sample occupies each memory device [samples, devices].
 
-    They are the longer of the sample's reads, with all channels at work, and the crossing of the device's link.
+    They are the longer of two times: of the sample's reads, with all channels at work, and of crossing the device's
+    link.
     """
     read = reads.rows * tier.granules(row_bytes) / tier.reads_per_s.value
     return np.maximum(read, link_bytes(reads, tier, pool, row_bytes)[0] / tier.link_bytes_per_s.value)
@@ -216,9 +218,9 @@ def simulate_waits(
     """Simulate the latency added to queries (samples in random order) that arrive as a Poisson process of `rate` a
     second.
 
-    At a `rate` of None no query meets another. The host, device or switch that adds rows up has a limited number of
-    reads in flight; beyond it, a query takes one latency for each wave of reads. Equal seeds give equal arrivals and
-    draws, whatever the other arguments.
+    If `rate` is None, queries are so far apart that none waits for another. The host, device or switch that adds rows
+    up has a limited number of reads in flight. A query with more reads issues them in waves, and takes one latency
+    for each wave. Equal seeds give equal arrivals and draws, whatever the other arguments.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
     limit = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
@@ -274,8 +276,8 @@ def simulate_waits(
 
 
 def _count_repeats(reads: RemoteReads, tier: Tier, row_bytes: int, rate: float) -> int:
-    """Return the factor by which NUM_QUERIES is multiplied: above 1 near the highest rate of several devices, and
-    equal whether host, device or switch adds rows up."""
+    """Return the factor by which NUM_QUERIES is multiplied, which is above 1 for several devices near their highest
+    rate. The factor does not depend on whether host, device or switch adds rows up."""
     load = rate * float(service_s(reads, tier, "host", row_bytes).mean(axis=0).max())
     return MORE_NEAR_CEILING if reads.rows.shape[1] > 1 and load >= _NEARLY else 1
 

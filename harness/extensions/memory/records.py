@@ -22,8 +22,8 @@ class TraceTable(Record, frozen=True, kw_only=True):
     """Bytes of one row of the table as stored; None where the trace's source does not give the size for each
     table."""
     side: Literal["user", "item"] | None = None
-    """Whether a query looks the table up once for its user, or for each candidate item that it ranks; None where the
-    trace's source does not say."""
+    """How often a query looks the table up: "user" is once, for the query's user; "item" is once for each candidate
+    item that the query ranks. None where the trace's source does not say."""
 
 
 class TraceManifest(Document, frozen=True, kw_only=True):

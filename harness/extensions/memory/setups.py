@@ -18,8 +18,8 @@ from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
 _LEAST_TIMES = 10
-"""Smallest load of a device or link (time that queries need over the time there is) that is printed as a multiple,
-such as '12 times the time there is'; smaller loads are printed in per cent."""
+"""Smallest load of a device or link (time that queries need, divided by the time there is) that is printed as a
+multiple, such as '12 times the time there is'. Smaller loads are printed in per cent."""
 _MOST_ROW_BYTES = 1 << 30
 """Maximum bytes of an embedding row, so that the bytes of all queries of a simulation add up within 64 bits."""
 
@@ -64,8 +64,8 @@ class TierQuestion:
     hit_rate: float | None
     """Hit rate for which the smallest LRU cache is to be found; None where that is not asked for."""
     warm_up: float | None = None
-    """Share of the trace that fills caches and is not counted; None: as much as it takes until the miss ratio is
-    steady."""
+    """Share of the trace that fills caches and is not counted. None stands for as large a share as it takes until the
+    miss ratio is steady."""
     fleet: Fleet | None = None
     policies: tuple[str, ...] = (LRU,)
     """Replacement policies of the row caches to simulate, keys of POLICIES, such as 'lru'."""
@@ -102,7 +102,7 @@ class Setup:
     from_empty: float
     """Share of all lookups of the trace that miss the row cache, which is empty at first."""
     cold_ratio: float | None
-    """Share of lookups after the warm-up that are the first of their row in the trace; None where there is no
+    """Share of lookups after the warm-up that look up a row for the first time in the trace; None where there is no
     cache."""
     granule_share_bytes: int | None = None
     """Mean bytes of embedding rows in a smallest read (granule), where rows differ in size and `reads` count
@@ -110,8 +110,8 @@ class Setup:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of embedding rows that one read brings: those of a row, or, where rows of tables differ in
-        size, the mean in a smallest read (granule)."""
+        """Return the bytes of embedding rows that one read brings: the bytes of a row. Where rows of tables differ in
+        size, return the mean bytes of rows in a smallest read (granule)."""
         return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
 
     @property
@@ -133,8 +133,8 @@ class Setup:
 
     @property
     def limit(self) -> Resource | None:
-        """Return the device or link that limits the query rate, with rows summed where that rate is highest; None
-        where nothing is read."""
+        """Return the device or link that limits the query rate if rows are summed in the place (host, device or
+        switch) that allows the highest rate. None where nothing is read."""
         found = [each for pool in self.question.pools if (each := self.busiest(pool)).busy_s]
         return min(found, key=lambda each: each.busy_s, default=None)
 
@@ -152,16 +152,17 @@ class Setup:
         return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
-        """Return the mean latency added to a query if `over` adds embedding rows up divided by that if `pool` does
-        (each host, device or switch); None where the rate is impossible with either, or nothing is added."""
+        """Return the speed-up of adding embedding rows up in `pool` instead of in `over` (each host, device or
+        switch): the ratio of the mean latencies added to a query. None where one of the two cannot answer the query
+        rate, or where no latency is added."""
         if max(self.load(over), self.load(pool)) >= 1:
             return None
         slower, faster = (float(self.waits(each).total.mean()) for each in (over, pool))
         return slower / faster if faster else None
 
     def changed(self, **values: float | None) -> "Setup":
-        """Return this memory below its row cache with other values of the memory's numbers, without latency tails;
-        None leaves a number unchanged."""
+        """Return this memory and row cache with new values for some of the memory's numbers, given by name. A value
+        of None leaves the number unchanged. Changed latencies have no tail."""
         given = {name: value for name, value in values.items() if value is not None}
         own = {name: getattr(self.tier, name) or self.tier.link_bytes_per_s for name in given}
         others = {name: change(own[name], value=value, tail=(), deeper=()) for name, value in given.items()}
@@ -180,8 +181,8 @@ class PoolResult(NamedTuple):
     wait_s: float | None
     """Mean latency added to a query, in seconds; None where the query rate is impossible."""
     gain: float | None
-    """Speed-up over rows summed by the host; None for the host itself, and where the rate is impossible with
-    either."""
+    """Speed-up over summing rows in the host. None for the host itself, and if the query rate is impossible here or
+    in the host."""
     gains: tuple[float, float] | None
     """Smallest and largest speed-up over rows summed by the host, within the ranges of the memory's numbers; None
     where there is no speed-up."""

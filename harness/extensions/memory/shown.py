@@ -112,7 +112,7 @@ def draw_waits(
 
 
 def join_alike(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Return the lines of a chart, with those that would be drawn one upon another joined into one under all their
+    """Return the lines of a chart. Lines that would be drawn one upon another become one line, which has all their
     names."""
     found: list[tuple[list[str], Line]] = []
     for name, line in lines.items():

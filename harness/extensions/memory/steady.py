@@ -17,11 +17,11 @@ from harness.foundation.queue_simulation import Times
 from reference_models.data.traces.trace import Ids
 
 _CELLS, _MEANS = 1 << 17, 40.0
-"""Cells of the tabulated distribution of waiting times, and its upper end as a multiple of the mean wait of the
-queries that wait at all."""
+"""Number of cells of the tabulated distribution of waiting times. Then the distribution's upper end, as a multiple of
+the mean wait of those queries that wait."""
 _STRATA, _ROUNDS = 200, 8
-"""Strata into which the waits at a resource are divided, and rounds of raking (reweighting queries) over all
-resources."""
+"""Number of strata into which the waits at a resource are divided. Then the number of rounds of raking (reweighting
+queries) over all resources."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
@@ -48,12 +48,13 @@ def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
 
 
 def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Times:
-    """Return a weight for each simulated query [queries], 1 on average: so weighted, the queries' waits at each
-    resource are distributed as in the steady state (raking).
+    """Return a weight for each simulated query [queries], 1 on average. With these weights, the queries' waits at
+    each resource are distributed as in the steady state (raking).
 
-    `waits_s` are the simulated queries' waits at each resource in seconds [queries], `quantiles_s` quantiles of the
-    waits in the steady state. Waits are divided into intervals between quantiles; an interval in which no simulated
-    query lies is left out. The distribution fits best at the last resource, for which weights are adjusted last.
+    `waits_s` has for each resource the waits of the simulated queries in seconds [queries]; `quantiles_s` has for
+    each resource quantiles of the waits in the steady state. Waits are divided into intervals between quantiles; an
+    interval in which no simulated query lies is left out. The distribution fits best at the last resource, for which
+    weights are adjusted last.
     """
     strata, shares = list[Ids](), list[Times]()
     for waits, quantiles in zip(waits_s, quantiles_s, strict=True):
@@ -78,10 +79,11 @@ def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:
-    """Choose for each quantile of the steady state's waits the simulated query of the nearest wait in `waits_s`
-    [queries]; return the indices of the chosen queries.
+    """Choose a simulated query for each quantile of the waits in the steady state: the query whose wait in `waits_s`
+    [queries] is nearest. Return the indices of the chosen queries.
 
-    Queries without a wait are taken evenly for quantiles of 0. Where no query waits, each is taken once.
+    For quantiles of 0, queries without a wait are taken, at even distances. Where no query waits, each query is taken
+    once.
     """
     idle, waiting = np.flatnonzero(waits_s <= 0.0), np.flatnonzero(waits_s > 0.0)
     num_idle = int((quantiles_s <= 0.0).sum())

@@ -17,14 +17,16 @@ TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3d
 
 _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
-"""A number in a memory's file, in a range in which products and quotients of a few such numbers stay finite."""
+"""Number in a file that describes a memory, so limited that products and quotients of a few of these numbers stay
+finite."""
 MAX_CHANNELS = 64
 """Maximum number of channels (reads at once) of a simulated memory device; a device with more is simulated with this
 many, each faster in proportion."""
 
 
 class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Latency of a read at queue depth `depth` (reads in flight): median in seconds, and tail as in TierQuantity."""
+    """Latency of a read while `depth` reads are in flight: the median in seconds, and the tail in the form of
+    `TierQuantity.tail`."""
 
     depth: Annotated[int, Meta(ge=2, le=1 << 32)]
     value: _Number
@@ -32,16 +34,17 @@ class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a memory's file, with its source and, where known, the range of comparable devices."""
+    """One number that describes a memory, with its source and, where known, its lowest and highest value among
+    comparable devices."""
 
     value: _Number
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     low: _Number | None = None
     high: _Number | None = None
-    """Upper end of the range in which the number lies for comparable devices; `low` is the lower end."""
+    """Highest value of the number among comparable devices; `low` is the lowest."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
-    """Tail of a latency whose median is `value`: rising shares of reads, each with the seconds within which they
-    end."""
+    """Tail of a latency whose median is `value`: pairs of a share of reads and the seconds within which this share
+    ends, in ascending order."""
     deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
     """Latencies of a read at queue depths (reads in flight) greater than 1, by rising depth."""
 
@@ -59,8 +62,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     link_bytes_per_s: TierQuantity
     """Bandwidth of one device's link, in bytes per second."""
     switch_latency_s: TierQuantity
-    """Latency that a switch between devices and host adds to an answer, in seconds; 0, without a range, where there
-    is no switch."""
+    """Latency that a switch between devices and host adds to an answer, in seconds. It is 0, with no range, where
+    there is no switch."""
     host_reads_in_flight: TierQuantity
     """Reads that one query's thread on the host has in flight at once."""
     pool_reads_in_flight: TierQuantity
@@ -68,10 +71,11 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     add_bytes_per_s: TierQuantity
     """Bytes of embedding rows that the host, a device or the switch adds up per second."""
     channels: TierQuantity | None = None
-    """Reads that a memory device works on at once; None: reads_per_s x read_latency_s, at most MAX_CHANNELS."""
+    """Reads that a memory device works on at once. None stands for reads_per_s x read_latency_s (Little's law), but
+    at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
-    """Bandwidth of the link that all devices share to the host, in bytes per second. None stands for that of a
-    device's link where there is a switch; without a switch, devices share no link."""
+    """Bandwidth of the link that all devices share to the host, in bytes per second. If None, it equals the bandwidth
+    of one device's link where there is a switch; without a switch, devices share no link."""
 
     def granules(self, row_bytes: int) -> int:
         """Return the number of smallest reads (granules) that an embedding row of `row_bytes` bytes takes."""
@@ -79,8 +83,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def num_channels(self) -> int:
-        """Return the number of reads that a device works on at once; where the file does not give it, by Little's law
-        from the device's highest reads per second and its latency."""
+        """Return the number of reads that a device works on at once. Where the memory's file does not give this
+        number, it follows by Little's law from the device's highest reads per second and its latency."""
         if self.channels is not None:
             return int(self.channels.value)
         return int(min(MAX_CHANNELS, max(1.0, self.reads_per_s.value * self.read_latency_s.value)))
@@ -100,8 +104,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _check_number(place: str, member: str, name: str, value: float | None) -> None:
-    """Raise ConfigError for a number of a memory's file that is too small or too large to compute with, or not whole
-    where it must be."""
+    """Raise ConfigError if a number that describes a memory is too small or too large to compute with, or if it is
+    not whole where it must be."""
     if value is None or (value == 0 and member == "switch_latency_s"):
         return
     most = {"granule_bytes": float(_MOST_BYTES), "channels": float(MAX_CHANNELS)}.get(member, _MOST)

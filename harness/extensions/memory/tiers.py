@@ -67,8 +67,8 @@ _RATES: Columns = (
 )
 
 _OF_MISSES = ("Miss ratio", "From empty")
-"""Names of the columns of miss ratios, after a warm-up and from an empty cache; their values are simulated, not
-computed, where a cache policy other than LRU is asked for."""
+"""Names of the columns of miss ratios: after a warm-up, and from an empty cache. The ratios are computed if all
+caches are LRU, else simulated."""
 _LEAST_OF_P99 = 200
 """Minimum number of counted queries of a trace for which a p99 is reported: with fewer, one or two queries would set
 it."""
@@ -88,11 +88,11 @@ def tiers_study(
     folder: Path | None = None,
     row_size: int | None = None,
 ) -> StudyRecord:
-    """Simulate embedding rows below DRAM for a trace of lookups: one table row per memory, row cache and place where
-    rows are summed.
+    """Simulate embedding rows below DRAM for a trace of lookups. The study has one table row per memory, row cache
+    and place where rows are summed.
 
-    With the trace's `folder` the study advises which memory to take and which command to run next; `row_size` is the
-    row size in bytes that the command line gave for all tables, None without one.
+    With the trace's `folder` the study advises which memory to take and which command to run next. `row_size` is the
+    row size in bytes that the command line gave for all tables; None if it gave none.
     """
     lookups = _place(trace, question)
     caches, first = _warm_up(trace, lookups, question)
@@ -147,8 +147,8 @@ def read_traced(
     """Read a trace of embedding lookups; return the trace, the bytes of a row (of a unit where rows differ in size),
     and the trace's description.
 
-    Raises HarnessError (exit 2) where the trace is of another benchmark definition than `benchmark`, no row size is
-    known, or no table belongs to `side`, user or item; also the errors of `read_trace`.
+    Raises HarnessError (exit 2) if the trace is of another benchmark definition than `benchmark`, if no row size is
+    known, or if no table belongs to `side` (user or item). Also raises the errors of `read_trace`.
     """
     manifest, trace = read_trace(folder)
     if side is not None and not any(table.side == side for table in trace.tables):
@@ -172,8 +172,8 @@ def read_traced(
 
 
 class _Caches(NamedTuple):
-    """Row caches to simulate, first those whose sizes were computed for --hit-rate and --fit-cache; the study's
-    tables and sentences on the computed ones."""
+    """Row caches to simulate; those whose sizes were computed for --hit-rate and --fit-cache come first. Also the
+    study's tables and sentences on the computed sizes."""
 
     simulated: tuple[Cache, ...]
     tables: tuple[StudyTable, ...]
@@ -194,8 +194,8 @@ def _place(trace: AccessTrace, question: TierQuestion) -> RemoteLookups:
 
 
 def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
-    """Return for each embedding table whether its rows are in the slower memory: those of the side (user or item)
-    that was asked for, or, where none was, all."""
+    """Return for each embedding table whether its rows are in the slower memory. If a side (user or item) was asked
+    for, only its tables are; otherwise all tables are."""
     if question.side is None:
         return [True] * len(trace.num_rows)
     return [table.side == question.side for table in trace.tables]
@@ -209,14 +209,14 @@ def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return words to follow a share of rows or lookups: the side of a query, user or item, whose tables are the only
-    ones below DRAM; empty where all tables are."""
+    """Return words to follow a share of rows or lookups, such as " of the user's side": the side of a query whose
+    tables are the only ones below DRAM. Empty where all tables are below DRAM."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
 def _say_shares(question: TierQuestion) -> str:
-    """Return the end of a table's title that names the side, user or item, to whose rows its shares refer; empty
-    where shares refer to all tables."""
+    """Return the end of a table's title, which says that the table's shares are of the rows and lookups of one side,
+    user or item. Empty where shares are of all tables."""
     return "" if question.side is None else f", shares of rows and lookups{_name_side(question)}"
 
 
@@ -230,9 +230,10 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
 def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
     """Return the row caches to simulate, and the first sample whose misses are counted.
 
-    Where the user gives no warm-up, it takes the fewest tenths of the trace after which every cache misses as often
-    as in the second half, half of the trace at most; with a policy other than LRU it takes half. Raises ConfigError
-    for a static set of rows without samples by which to choose it.
+    The samples before it are the warm-up. If the user does not give its length, it is half of the trace. If all
+    caches are LRU, it is shorter where possible: the fewest tenths of the trace after which every cache misses about
+    as often as in the second half. Raises ConfigError if a static set of rows is to be chosen from a warm-up without
+    samples.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
@@ -252,8 +253,8 @@ def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion)
 
 
 def _choose_caches(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, first: int) -> _Caches:
-    """Return the row caches to simulate; sizes that are computed for --hit-rate and --fit-cache follow from the
-    misses of samples from `first` on."""
+    """Return the row caches to simulate. The sizes for --hit-rate and --fit-cache are computed from the misses of the
+    samples from `first` on."""
     found, tables, findings = list[Cache](), list[StudyTable](), list[str]()
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     if (hit_rate := question.hit_rate) is not None:
@@ -305,8 +306,8 @@ class _FittedCache(NamedTuple):
 def _fit_cache(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> _FittedCache:
-    """Divide `max_bytes` of memory among the tables' row caches of a replacement policy so that fewest lookups from
-    sample `first` on miss."""
+    """Divide `max_bytes` of memory among row caches, one for each table, all of one replacement policy. The division
+    is the one with which fewest lookups miss, counted from sample `first` on."""
     num_rows, side = trace.num_units - _count_kept(trace, question), _name_side(question)
     table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question, max_bytes, first, policy)
     memory, all_bytes = num_bytes(max_bytes), num_rows * question.row_bytes
@@ -336,8 +337,9 @@ def _say_how(policy: str) -> Origin:
 
 
 def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
-    """Return the columns of a printed table: those given, if all caches are LRU; else with a further column, the
-    replacement policy, after the cache's size, and with columns of misses marked as simulated."""
+    """Return the columns of a printed table. If all caches are LRU, these are the given `columns`. Otherwise the
+    replacement policy becomes a further column after the cache's size, and columns of misses are marked as
+    simulated."""
     if question.is_of_lru:
         return columns
     at = [name for name, _, _ in columns].index("Cache") + 1
@@ -348,8 +350,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Return the setup of the question's first memory behind the row cache `cache`: the reads of lookups from sample
-    `first` on that miss the cache. These are the same for the question's other memories."""
+    """Return the setup of the question's first memory behind the row cache `cache`. It has the reads of those lookups
+    from sample `first` on that miss the cache. The question's other memories have the same reads."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -381,8 +383,8 @@ def _count_reads(
 
 
 def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
-    """Return the setup of a memory behind a row cache; where rows of tables differ in size, its reads are counted as
-    smallest reads (granules), else it is unchanged."""
+    """Return the setup of a memory behind a row cache. If rows of tables differ in size, the setup's reads are
+    counted in smallest reads (granules); otherwise the setup is unchanged."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
@@ -494,12 +496,12 @@ def _find_p99(setup: Setup, waits: Times) -> float | None:
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the smallest and largest speed-up of adding embedding rows up in `pool` (device or switch) over the
-    host, within the ranges of the memory's numbers.
+    """Return the smallest and largest speed-up of adding embedding rows up in `pool` (device or switch) instead of in
+    the host, within the ranges of the memory's numbers.
 
-    The speed-up is smallest where the host has many reads in flight, the pool few, and the switch adds little to each
-    read that the host waits for. A longer read latency may raise or lower it, so that both ends of its range are
-    tried.
+    The speed-up is smallest if the host has many reads in flight, the pool has few, and the switch adds little to
+    each read that the host waits for. A longer read latency may raise or lower the speed-up, so both ends of the
+    latency's range are tried.
     """
     tier = setup.tier
     latency, hop = tier.read_latency_s, tier.switch_latency_s
@@ -516,8 +518,8 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the result with the largest speed-up over rows summed by the host, where there are no speed-ups the
-    one with the least added latency; None if the query rate is impossible in every result."""
+    """Return the result with the largest speed-up over rows summed by the host. Without any speed-up, return the
+    result with the least added latency. None if the query rate is impossible in every result."""
     gains = [each for each in said if each.gain is not None]
     if gains:
         return max(gains, key=lambda each: each.gain or 0.0)
@@ -533,7 +535,7 @@ def _order(said: Sequence[PoolResult]) -> list[str]:
 
 def _say_highest(said: Sequence[PoolResult]) -> list[str]:
     """Say, for each place where rows are summed (host, device or switch), the highest possible query rate and what
-    limits it, with the best result's memory and row cache; no sentence where there is only one place."""
+    limits it. The memory and row cache are those of the best result. Empty where there is only one place."""
     best = find_best(said) or said[0]
     alike = [each for each in said if each.setup is best.setup]
     limits = [(each.pool, most) for each in alike if (most := each.setup.busiest(each.pool)).busy_s]
@@ -590,8 +592,8 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
-    """Simulate the latency added to queries at other rates: at several loads of the busiest device or link of each
-    memory, cache and place where rows are summed."""
+    """Simulate the latency added to queries at rates that load the busiest device or link to several shares of its
+    time, for each memory, row cache and place where rows are summed."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):
@@ -635,8 +637,8 @@ def _answer(
 
 
 def _solve(setups: Sequence[Setup]) -> StudyTable:
-    """Find, for each of several numbers of a memory, the value at which, others unchanged, adding rows up in the
-    switch reaches the published speed-up."""
+    """Return a table with, for several numbers that describe a memory, the value at which adding rows up in the
+    switch reaches the published speed-up. Only one number is changed at a time."""
     rows = list[Row]()
     for setup in setups:
         row: list[Cell] = [setup.name]
@@ -659,8 +661,8 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
 
 
 def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
-    """Return a number of the memory's file, and its value at which the switch reaches the published speed-up; None
-    for a number that the file lacks, and where no value reaches it."""
+    """Return the memory's value for one number, and the value at which the switch would reach the published speed-up.
+    Both are None if the memory's file lacks the number; the second is None if no value reaches the speed-up."""
     alone = replace(setup, question=replace(setup.question, rate=None))
     if (quantity := getattr(setup.tier, member)) is None:
         return None, None
@@ -676,8 +678,8 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 def _find_size(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return the table on the smallest LRU cache with a hit rate, that cache's size in units (None where no cache
-    reaches it), and the highest hit rate of any cache."""
+    """Return the table on the smallest LRU cache with the given hit rate, the size of this cache in units, and the
+    highest hit rate of any cache. The size is None where no cache reaches the hit rate."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size
@@ -698,11 +700,11 @@ def _find_size(
 def _share_memory(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, max_bytes: int, first: int, policy: str
 ) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
-    """Divide cache memory among the tables; return the study's table, the rows of each table's cache [tables], and
+    """Divide cache memory among the tables. Return the study's table, the rows of each table's cache [tables], and
     two miss ratios.
 
-    The miss ratios are those of this division and of caches with the same share of each table's rows. Tables that
-    stay in DRAM whole have no cache.
+    The first is the miss ratio with this division; the second is the miss ratio if every cache holds the same share
+    of its table's rows. Tables that stay in DRAM whole have no cache.
     """
     below = [table for table, is_below in enumerate(_are_below(trace, question)) if is_below]
     curves: list[MissCurve] = [

@@ -188,10 +188,10 @@ def refuse_existing(folder: Path) -> None:
 
 
 def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], object] = lambda draft: None) -> None:
-    """Write a trace of embedding lookups as a folder, with the files that `write_more` adds to its draft: whole, or
-    not at all.
+    """Write a trace of embedding lookups as a folder. `write_more` adds further files to the folder's draft. The
+    folder appears complete or not at all.
 
-    Raises HarnessError where the folder exists already, OSError.
+    Raises HarnessError if the folder exists already, and OSError.
     """
     refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -274,11 +274,11 @@ def name_units(trace: AccessTrace) -> str:
 
 
 def say_cold(caches: str, num_lookups: int, *, is_drawn: bool = True) -> str:
-    """Return a warning that most misses of a cache are first lookups of a row, and that a longer trace than one of
-    `num_lookups` lookups has fewer such misses.
+    """Return a warning that most misses of a cache are first lookups of a row. The warning names the trace's
+    `num_lookups` lookups, and advises a longer trace.
 
-    `caches` names the caches, empty for all caches of a study. `is_drawn` says whether the option --lookups makes a
-    longer trace, as it does not for a file of lookups.
+    `caches` names the caches; it is empty for all caches of a study. `is_drawn` says whether the option --lookups
+    makes a longer trace; for a file of lookups it does not.
     """
     most = f"With {caches}, most misses" if caches else "Most misses"
     longer = "make a longer trace (--lookups)" if is_drawn else "take a longer trace"

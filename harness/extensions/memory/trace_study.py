@@ -27,8 +27,8 @@ from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, Stud
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Sizes of the LRU row caches in the study's table of miss ratios, as shares of the rows of all tables."""
 _SHARE_TOLD = 0.1
-"""Size of a row cache, as a share of the rows of all tables, for two statements: the miss ratio in the study's title
-(which takes the next larger size where this one has no known ratio), and the comparison of replacement policies."""
+"""Size of a row cache, as a share of the rows of all tables. The study's title gives the miss ratio of this size, or
+of the next larger size with a known ratio. Replacement policies are compared at this size."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
 """Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,
@@ -38,7 +38,8 @@ _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
 _DEVIATIONS = 6.0
 _ESTIMATED = ", estimated from samples"
 _TOUCHED = "touched rows of all tables"
-"""Name of a study's check; the entry 'Touched' of the glossary has the formula of the expected number."""
+"""Name of the check that compares the number of rows looked up with its expectation. The glossary has the formula of
+the expectation, under 'Touched'."""
 
 
 class Misses(NamedTuple):
@@ -50,8 +51,8 @@ class Misses(NamedTuple):
     ratios: dict[str, list[float]]
     """Miss ratio of each cache over the second half of the trace's lookups, by replacement policy."""
     published_share: float
-    """Share of the second half's lookups that go to its hottest rows; these are as many rows as the cache of a
-    published paper holds, 1.5 % (Fang et al., 2022)."""
+    """Share of the second half's lookups that go to the rows looked up most in that half. They are as many rows as
+    fit a cache of 1.5 % of all rows, a published size (Fang et al., 2022)."""
 
 
 def trace_study(
@@ -63,9 +64,9 @@ def trace_study(
 ) -> StudyRecord:
     """Make the study of a trace of embedding lookups: lookups per row, and miss ratios of row caches of every size.
 
-    Below a `sample_rate` of 1 the miss ratios of LRU caches are estimated by samples of the rows from `seed`, each
-    with its range. Caches of `policies` are simulated. With the trace's `folder` the study names the command that
-    simulates memories below DRAM.
+    If `sample_rate` is below 1, the miss ratios of LRU caches are estimated, each with a range, from samples of the
+    rows; `seed` decides the samples. Caches of the replacement policies `policies` are simulated. With the trace's
+    `folder` the study names the command that simulates memories below DRAM.
     """
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
     names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
@@ -155,7 +156,8 @@ def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -
 
 
 def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
-    """Simulate row caches of each replacement policy, and count the second half's lookups of its hottest rows."""
+    """Simulate row caches of each replacement policy over the trace, and count which share of the second half's
+    lookups goes to the rows looked up most in that half."""
     sizes = [max(1, round(share * trace.num_units)) for share in _POLICY_SHARES]
     rows, counts = np.unique(keys[len(keys) // 2 :], return_counts=True)
     units = trace.units_of(rows)
@@ -206,14 +208,16 @@ def _say_best(trace: AccessTrace, misses: Misses) -> str:
 
 
 def _rank_policies(misses: Misses) -> list[str]:
-    """Return the replacement policies, that of fewest misses with a cache of _SHARE_TOLD of the rows first."""
+    """Return the names of the replacement policies, ordered by their misses with a cache of a share _SHARE_TOLD of
+    the rows; the policy with fewest misses is first."""
     told = _POLICY_SHARES.index(_SHARE_TOLD)
     return sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
 
 
 def _say_hottest(trace: AccessTrace, misses: Misses) -> str:
-    """Say which share of the second half's lookups go to the rows that the cache of a published paper (Fang et al.,
-    2022) would best hold, and what share of these lookups misses a cache of this size."""
+    """Say two shares of the lookups in the trace's second half, for a cache of a published size (Fang et al., 2022):
+    the share that goes to the most-used rows, as many as fit the cache, and the share that misses the cache under the
+    best policy."""
     share, best = percent(misses.published_share), _rank_policies(misses)[0]
     cache = f"a cache of {percent(_PUBLISHED_SHARE)} of the {name_units(trace)}"
     missed = percent(misses.ratios[best][_POLICY_SHARES.index(_PUBLISHED_SHARE)])
@@ -227,8 +231,8 @@ def _say_hottest(trace: AccessTrace, misses: Misses) -> str:
 def _list_tables(
     trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], *, is_exact: bool
 ) -> StudyTable:
-    """List all embedding tables together, then each table: rows looked up at all, and miss ratios of LRU caches that
-    hold shares of its rows."""
+    """List all embedding tables together, then each table. Columns are the number of rows that are looked up at least
+    once, and the miss ratios of LRU caches that hold shares of the table's rows."""
     ends = ("",) if is_exact else ("", ", lowest", ", highest")
     about: Columns = (("Row", "B", "given"), ("Side", None, "given")) if trace.tables else ()
     said = [(None, None), *((table.row_bytes, table.side) for table in trace.tables)]
@@ -262,8 +266,8 @@ def _name_bins() -> list[str]:
 
 
 def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
-    """Check the number of rows looked up at all against its expectation, within six standard deviations; no check
-    where the rows' probabilities are unknown."""
+    """Check the number of rows looked up at least once against its expectation, within six standard deviations; no
+    check where the rows' probabilities are unknown."""
     trace, exponents = kept.trace, kept.zipf_exponents
     if exponents is None:
         return ()

@@ -48,8 +48,8 @@ _GIT_UNFRIENDLY = re.compile(r"[\s/\\]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageRequest:
-    """Request for a package of run sets. `allow_non_compliant` packages sets that break rules or are incomplete, for
-    review."""
+    """Request for a package of run sets. With `allow_non_compliant`, run sets that break rules or are incomplete are
+    packaged, too, for review."""
 
     sources: tuple[Path, ...]
     submitter: str
@@ -76,7 +76,8 @@ class Package:
 
 
 class NotCompliantError(HarnessError):
-    """Error of a package that is not made: its sets or its tree break rules or are incomplete, as `verdicts` say."""
+    """Error raised if no package is made because its run sets, or the finished tree, break rules or are incomplete;
+    `verdicts` say which."""
 
     def __init__(self, message: str, verdicts: Sequence[Verdict]) -> None:
         super().__init__(message, ExitCode.COMPLIANCE)
@@ -84,8 +85,8 @@ class NotCompliantError(HarnessError):
 
 
 def build_package(request: PackageRequest) -> Package:
-    """Collect the run sets, judge and copy them, and judge the copy; return the package. Raises HarnessError, and
-    NotCompliantError with the verdicts."""
+    """Collect the run sets, judge and copy them, and judge the copy; return the package. Raises NotCompliantError if
+    the run sets or the copy break rules, HarnessError for other reasons."""
     name = submission_folder(request.submitter)
     is_empty_folder = request.output.is_dir() and next(request.output.iterdir(), None) is None
     if request.output.is_symlink() or (request.output.exists() and not is_empty_folder):
@@ -126,8 +127,8 @@ def build_package(request: PackageRequest) -> Package:
 
 
 def _refuse_inside(request: PackageRequest) -> None:
-    """Refuse to write a package inside one of its sources (the folders of results that it is made from): the next
-    package would include it, and results are never changed."""
+    """Raise HarnessError for a package whose folder is inside one of its sources (the folders of results). Folders of
+    results are never changed, and the next package would include this one."""
     for source in request.sources:
         if real_path(request.output).is_relative_to(real_path(source)):
             raise HarnessError(

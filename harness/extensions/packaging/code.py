@@ -1,7 +1,7 @@
 """Add to a package, besides logs and descriptions, the source code of dlrmbench's own runs, and scripts that repeat
-them.
+these runs.
 
-submission_rules.adoc asks for the source of everything between the data and the quality (5.12) and for the scripts
+submission_rules.adoc asks for all source code that turns the data into the quality (5.12), and for the scripts
 setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
 """
 

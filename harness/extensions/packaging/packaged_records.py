@@ -32,8 +32,8 @@ class PackagedWeights:
 
 
 def add_records(tree: Tree, place: str, root: Path) -> None:
-    """Add to the package's folder `place` the JSON records of the run set in `root`, and those of the set's runs that
-    became results."""
+    """Add to the package's folder `place` the JSON records of the run set in `root`, and the JSON records of each of
+    its runs that became a result."""
     for name in _FILES:
         if is_plain_file(root / EXTRA / name):
             tree.add(f"{place}/{EXTRA}/{name}", root / EXTRA / name)
@@ -44,8 +44,8 @@ def add_records(tree: Tree, place: str, root: Path) -> None:
 
 
 def add_weights(tree: Tree, place: str, root: Path) -> PackagedWeights:
-    """Add to the package's folder `place` the weights kept by runs of the run set in `root`, each file that a
-    manifest lists.
+    """Add to the package's folder `place` the weights that runs of the run set in `root` kept: each file that a
+    manifest of weights lists.
 
     Raises HarnessError (exit 8) where a manifest or a file is damaged.
     """

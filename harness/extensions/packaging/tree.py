@@ -21,8 +21,8 @@ _ESCAPED = str.maketrans({_BACKSLASH: r"\\", "\n": r"\n", "\r": r"\r"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Files that were not packaged: their folder, path or description, their number (0 where there are none to
-    count), and the reason."""
+    """Files that were not packaged: where they are (a folder, a path or a description), how many they are (0 where
+    they cannot be counted), and the reason."""
 
     place: str
     num_files: int
@@ -103,7 +103,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """Yield the files in a package's sources that are not in the package, by path or folder, and by reason."""
+    """Yield the files in a package's sources that are not in the package, grouped by path or folder and by reason."""
     counts = Counter(
         _place_and_reason(path, root)
         for root in dict.fromkeys(real_path(source) for source in sources)

@@ -31,29 +31,30 @@ PUBLISHED = "up to 23.8 %, other tasks"
 ALIKE = 1e-3
 """Relative difference of cost up to which two plans of the same tables are called equally cheap."""
 MOST_EVEN = 1.1
-"""Largest balance of a placement plan (cost of the slowest device over the mean of all devices) that is near enough
-to 1 for a study's sentences not to state it."""
+"""Largest balance of a placement plan (cost of the slowest device over the mean of all devices) that counts as even:
+a study's sentences leave it out."""
 TIMED = "timed on one thread of this CPU; the exchange is modelled"
 TODAY = "today's plan"
 """Name of the study's table row for the placement plan that is in use today, with which the plans found are
 compared."""
 _OF_TODAY = {TODAY: TODAY, IMPROVED: "moves in today's plan"}
-"""Words for the plan in use today, and for that plan after moves, by the name of the table row."""
+"""Words for the plan in use today, and for this plan after moves of tables, each by the name of its row in the
+study's table."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlacementCosts:
-    """Costs of plans in seconds: those that searches minimise and those by which plans are judged, with notes on
-    both."""
+    """Costs of plans in seconds: the costs that searches minimise, and the costs by which plans are judged, with
+    notes on both."""
 
     make_search: Callable[[], SetCost]
-    """Function that makes the cost function (seconds of sets of tables) which a search of plans minimises: a new one
-    for each search, without measurements of another search."""
+    """Function that makes the cost function (seconds of a set of tables) which a search of plans minimises. It is
+    called once for each search, so that no search uses another's measurements."""
     make_plain: Callable[[], SetCost]
-    """Function that makes the cost function (seconds of sets of tables) which a baseline search minimises: a new one
-    for each search, never a trained cost net."""
+    """Function that makes the cost function (seconds of a set of tables) which a baseline search minimises. It is
+    called once for each search; the cost is never a trained cost net."""
     judge: SetCost
     modelled: SetCost
     """Cost of a set of tables, modelled from the devices' bandwidths; AutoShard's policy is trained with it."""
@@ -61,9 +62,9 @@ class PlacementCosts:
     origin: Literal["measured", "modelled"] = "modelled"
     """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """Function that returns the spread (interquartile range) of the rounds in which a set of tables was timed, as a
-    fraction of their median; the largest spread of its tables where these were timed singly; None where no spread is
-    known."""
+    """Function that returns how far the rounds in which a set of tables was timed differ: their interquartile range,
+    as a fraction of their median. If tables were timed singly, it returns the largest value of any table; None if no
+    value is known."""
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
@@ -88,7 +89,7 @@ class FoundPlan:
     took_s: float | None = None
     spread: float | None = None
     """Interquartile range of the rounds in which the slowest device's tables were timed, as a fraction of their
-    median, the largest where tables were timed singly; None if not known."""
+    median. If tables were timed singly, the largest value of any table; None if not known."""
     cuts: bool = False
     """True for TorchRec's own plan where it cuts tables by rows, copies tables to several devices, or leaves tables
     outside of the devices."""
@@ -96,14 +97,14 @@ class FoundPlan:
     """Lower bound, proved by the search, of the cost in seconds of any placement plan that cuts no table; None
     without a proof."""
     moved: tuple[int, int] | None = None
-    """Number of embedding tables, and bytes of their columns, that are on other devices than in the plan that is in
-    use today; None where no such plan was given."""
+    """Number of embedding tables that are on another device than in the plan in use today, and bytes of their moved
+    columns. None where no plan in use today was given."""
     memory_bytes: int | None = None
     """Bytes of tables with their optimizer state on the device that holds most of them; None if not known."""
     fault: Exception | None = None
     note: str | None = None
-    """Remark on the plan that a reader needs beside its cost, such as that the plan is of whole tables; None without
-    one."""
+    """Remark on the plan that a reader needs beside its cost, such as that the plan cuts no table; None without a
+    remark."""
 
 
 def judge_plans(
@@ -236,14 +237,14 @@ def compare_searches(
 
 
 def _balances(found: Mapping[str, Sequence[FoundPlan]]) -> dict[str, float | None]:
-    """Return for each search the balance of its plans (cost of the slowest device over the mean), the mean over the
-    tasks."""
+    """Return a dict from search to the balance of its plans (cost of the slowest device over the mean of all
+    devices), averaged over the tasks."""
     return {name: _mean([each.balance for each in of]) for name, of in found.items()}
 
 
 def _find_base(whole: Mapping[str, float], names: Sequence[str]) -> str | None:
-    """Return the baseline search in `names` with the cheapest plans, the first of equal ones; None if none has a
-    plan of every task."""
+    """Return the baseline search in `names` with the cheapest plans; among equally cheap searches, the first. None if
+    no baseline search has a plan of every task."""
     return next(iter(find_cheapest({name: whole[name] for name in names if name in whole})), None)
 
 
@@ -273,8 +274,8 @@ def _gain(base: NDArray[np.float64], cost: NDArray[np.float64]) -> _Gain:
 
 
 def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float | None]:
-    """Return the share by which a search's plans cost more than the baseline's, negative if less, and the ends of its
-    confidence interval over the tasks; None where they are not known."""
+    """Return the share by which a search's plans cost more than the baseline's (negative if they cost less), and the
+    two ends of the confidence interval of this share over the tasks. Unknown values are None."""
     if gain is None or gain.mean is None:
         return None, None, None
     ends = gain.interval
@@ -282,8 +283,9 @@ def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float |
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:
-    """Return the verdict on a search's plans against the best baseline's: for several tasks by the mean's confidence
-    interval, for one by whether the difference exceeds `noise`, the spread of the measured rounds."""
+    """Return the verdict on a search's plans against the best baseline's. For several tasks the mean's confidence
+    interval decides. For one task it decides whether the difference exceeds `noise`, the spread of the measured
+    rounds."""
     if gain.mean is None:
         return f"has no plan to compare with {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
@@ -301,19 +303,21 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
 
 
 def name_row(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row in the table of plans: the search's own, but 'beam over columns' for
-    NeuroShard's search without a cost net, since it then is only a beam search over cuts of columns."""
+    """Return the name of a search's row in the table of plans, which is usually the search's own name. NeuroShard's
+    search without a cost net is named 'beam over columns', since it then is only a beam search over cuts of
+    columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
 def _name_search(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row in words, such as "the search 'dim'"; the plan in use today, and that plan
-    after moves, are of no search."""
+    """Return words for a row in the table of plans, such as "the search 'dim'". The plan in use today, and this plan
+    after moves, have words of their own, since no search found them."""
     return _OF_TODAY.get(name) or f"the search '{name_row(name, costs)}'"
 
 
 def _name_plan(name: str, costs: PlacementCosts) -> str:
-    """Return the start of a table's title on the plan of a search, or on the plan in use today, also after moves."""
+    """Return the start of a title for a table that shows one plan: a plan found by a search, the plan in use today,
+    or today's plan after moves of tables."""
     if name in _OF_TODAY:
         return "Today's plan" if name == TODAY else "Today's plan after moves"
     return f"Plan found by {_name_search(name, costs)}"
@@ -355,8 +359,8 @@ def say_claim(costs: PlacementCosts, found: Collection[str], verdicts: Mapping[s
 
 
 def _say_repairs(of: Sequence[FoundPlan]) -> tuple[str | None, str | None]:
-    """Say how a search's plans were repaired for lack of room, and the cost of its unrepaired ones; (None, None) if
-    no plan was repaired."""
+    """Say how a search's plans were repaired where devices had too little room, and what the search's plans without
+    repair cost; (None, None) if no plan was repaired."""
     repairs = [each.plan.repair for each in of if each.plan is not None and each.plan.repair is not None]
     if not repairs:
         return None, None
@@ -378,8 +382,8 @@ def _gap(of: Sequence[FoundPlan]) -> float | None:
 
 
 def _rank(found: Mapping[str, Sequence[FoundPlan]], origin: str) -> str:
-    """Say how well predicted costs rank the plans: Kendall's tau with the costs by which plans are judged, the mean
-    over the tasks; empty without predictions."""
+    """Say how well predicted costs rank the plans: Kendall's tau between predicted costs and the costs by which plans
+    are judged, as a mean over the tasks. Empty without predictions."""
     by_task = zip(*found.values(), strict=True)
     pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
     taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
@@ -395,11 +399,10 @@ def list_cheapest(
     estimate: PlannerEstimate | None,
     names: Sequence[str] = (),
 ) -> list[StudyTable]:
-    """List the embedding tables with the devices that hold them by the cheapest plan, and the devices with their
-    load.
+    """Return two tables for the cheapest plan: the embedding tables with the devices that hold them, and the devices
+    with their load.
 
-    Return no table where the cheapest plan is TorchRec's own, which `torchrec_tables` lists, or where no plan has a
-    cost.
+    Return no table if the cheapest plan is TorchRec's own, which `torchrec_tables` lists, or if no plan has a cost.
     """
     known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
     name = next(iter(find_cheapest(known, _balances(found))), "")
@@ -434,8 +437,8 @@ def list_cheapest(
 
 
 def say_moves(task: Task, found: Mapping[str, Sequence[FoundPlan]]) -> str:
-    """Say how many tables, and how many bytes of them, the cheapest plan found would move away from where they are
-    today, and by what share it costs less or more than the plan in use today."""
+    """Say how many tables, and how many bytes, would move from the plan in use today to the cheapest plan found, and
+    by what share the cheapest plan costs less or more than today's."""
     costs = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None and of[0].moved is not None}
     today_s = costs.pop(TODAY, None)
     if not costs:
@@ -461,8 +464,8 @@ def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArr
 
 
 def as_clause(closing: str) -> str:
-    """Return the first clause of a study's closing sentence, with its first letter in lower case, to end the study's
-    title. A full stop in parentheses does not end the clause."""
+    """Return the first clause of `closing`, the last sentence of a study, to end the study's title. Its first letter
+    becomes lower case. A full stop in parentheses does not end the clause."""
     ends = (
         found.start()
         for found in re.finditer(r"[.;] |\.$", closing)
@@ -484,11 +487,11 @@ def _close(
     base: str | None,
     reached: Mapping[str, str],
 ) -> str:
-    """Name the search with the cheapest plans of those that placed all tasks, and say how evenly its plans load
-    devices.
+    """Name the search with the cheapest plans, among the searches that placed all tasks, and say how evenly its plans
+    load devices.
 
-    `reached` has the searches whose plans cost as little as the least cost, or as the lower bound, of plans that cut
-    no table, each with the word 'optimum' or 'bound'.
+    `reached` is a dict from search to a word: 'optimum' if the search's plans are as cheap as the cheapest plans that
+    cut no table, 'bound' if they are as cheap as a lower bound of that cost.
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."

@@ -15,7 +15,7 @@ _COPY_BYTES = 1 << 26
 """Bytes that the timed memory copy reads and writes: more than the caches of a core hold."""
 _NUM_TABLES = 9
 _COPIES = ("memory_bandwidth", "intra_host_bandwidth")
-"""Fields of Devices whose bandwidth is taken to be that of the timed memory copy."""
+"""Fields of Devices that hold a bandwidth; the bandwidth of the timed memory copy is used for them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +32,9 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Return `devices` with the bandwidths of memory and of links within a host measured on this CPU, except those in
-    `given`, which the user set; the names of the fields measured; and the fixed times of a step.
+    """Measure on this CPU the bandwidths of memory and of links within a host, except those in `given`, which the
+    user set. Return `devices` with the measured bandwidths, the names of the measured fields, and the fixed times of
+    a step.
 
     The bytes/s of a memory copy stand for both bandwidths, since ranks on one host exchange data by copies in memory.
     Fixed times follow from timed lookups of one row each in nine tables and in one table. Rates of links between

@@ -42,8 +42,8 @@ _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     "grid_shard": "host_rows",
     "data_parallel": "copy",
 }
-"""Layout of a `TablePart` for each of TorchRec's sharding types; None for parts by columns, which are treated as
-tables."""
+"""Dict from TorchRec's sharding types to the `layout` of a `TablePart`. None stands for whole tables and for parts by
+columns, which are treated as tables."""
 _ONE_THREAD = "a copy on one thread of this CPU, read and written"
 _OF_GPUS = "assumed: a link of hosts with GPUs"
 
@@ -55,11 +55,12 @@ def make_devices_plan(
     on_progress: Callable[[int, int], None],
     sharding: str | None = None,
 ) -> PlannerEstimate:
-    """Return the plan of TorchRec's planner for the model's tables on `devices`; `sharding`, if given, is the
-    sharding type in place of the configuration's.
+    """Return the plan of TorchRec's planner for the model's tables on `devices`. `sharding`, if given, replaces the
+    sharding type of the configuration.
 
-    `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
-    cannot hold the model, DatasetError where the tables' sizes are known only from data that is not there.
+    `on_progress` is called with the number of tables that the planner has looked at, and the number of all tables.
+    Raises ConfigError if the devices cannot hold the model, and DatasetError if the tables' sizes follow from data
+    that is missing.
     """
     workload = config.workload
     plan_devices = workload.model_spec.plan_devices

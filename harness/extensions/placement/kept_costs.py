@@ -38,22 +38,23 @@ class KeptCosts:
     record: CostsRecord = field(repr=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Return the cost of each set of tables in seconds [sets]. Raises ConfigError for a table without a cost in
-        the file."""
+        """Return the cost of each set of tables in seconds [sets]. Raises ConfigError if the file has no cost for a
+        table."""
         return np.array([sum(self._find(table).seconds for table in tables) for tables in sets], np.float64)
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return the largest spread of measured rounds among a device's tables, as a fraction of the median; None if
-        none is known."""
+        """Return how far the measured rounds of a table differ, as a fraction of the median: the largest value of the
+        given tables. None if no value is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
 
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
-        """Return the measured sets of the costs file whose tables are all among `tables` and their halved parts.
+        """Return those measured sets of the costs file whose tables are all among `tables` and the parts that halving
+        makes of `tables`.
 
-        An entry of the file without reuse (how often a batch looks up the same rows) is taken for the first table
-        with the entry's other properties. Raises ConfigError for fewer than MIN_SETS such sets, and for a set with a
-        table whose entry lacks the times of the two halves of its measured rounds.
+        If an entry of the file states no reuse (how often a batch looks up the same rows), it stands for the first
+        table that has the entry's other properties. Raises ConfigError if fewer than MIN_SETS sets are found, or if
+        an entry of a table in a set lacks the times of the two halves of the measured rounds.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
@@ -103,7 +104,8 @@ def _key_of(table: EmbeddingTable | CostedTable) -> _Key:
 
 def read_costs(path: Path, task: Task) -> KeptCosts:
     """Read the costs of the tables of a placement task from a file. Raises HarnessError (exit 8) if the file is no
-    costs file or has two costs of one table, ConfigError if it is of another batch size or lacks a table's cost."""
+    costs file, or has two costs of one table. Raises ConfigError if the file is for another batch size, or lacks the
+    cost of a table."""
     record = read_record(path, CostsRecord)
     if record.batch_size != task.batch_size:
         raise ConfigError(
@@ -131,10 +133,10 @@ def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int
     """Measure the seconds per step of each table to place, and of the halves into which a plan may cut it, on one CPU
     thread.
 
-    A table and its halves are measured alternately; if `num_sets` sets of tables are drawn, too, all tables, halves
-    and sets are measured alternately. A cost holds for one reuse (how often a batch looks up the same rows) if tables
-    differ only in reuse, else for any. Raises ConfigError if the tables measured alternately do not fit in free
-    memory.
+    A table and its halves are measured alternately. If `num_sets` sets of tables are drawn, all tables, halves and
+    sets are measured alternately. If some tables differ only in reuse (how often a batch looks up the same rows),
+    their costs hold for their own reuse; other costs hold for any reuse. Raises ConfigError if tables that are
+    measured alternately do not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 

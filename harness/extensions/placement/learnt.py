@@ -90,11 +90,11 @@ def learn_costs(
     kept_by: object,
     known_by: object = None,
 ) -> Any:
-    """Return a cost net for sets of the tables, trained on the modelled costs that `bandwidth` gives and then, if
-    `known` is given, on the measured sets that `known` returns.
+    """Return a cost net for sets of the tables. It is trained on the modelled costs that `bandwidth` gives and then,
+    if `known` is given, on the measured sets that `known` returns.
 
-    A trained net is kept in a folder and found again by the repr of `kept_by`, which stands for `bandwidth`, and of
-    `known_by`, which stands for the result of `known`; calls that ask for the same net must give equal ones.
+    A trained net is kept in a folder, under a digest of the repr of `kept_by` and of `known_by`. `kept_by` must
+    identify what `bandwidth` gives, and `known_by` what `known` returns.
     """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
@@ -124,7 +124,7 @@ def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, k
     """Return AutoShard's placement policy, trained with `cost` on generated tables: on small tasks, then on tasks as
     large as those in `tasks`, if these are larger.
 
-    A trained policy is kept in a folder and found again by the repr of `kept_by`, which stands for `cost`.
+    A trained policy is kept in a folder, under a digest of the repr of `kept_by`, which must identify `cost`.
     """
     from reference_models.distributed.search.autoshard import (
         NUM_LATER_UPDATES,

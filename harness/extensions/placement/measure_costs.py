@@ -1,5 +1,5 @@
 """Define the command `measure-costs`: it measures how long each of a benchmark's embedding tables takes on this
-machine, and writes a file by which placement plans are made elsewhere."""
+machine. It writes the times to a file, from which placement plans can be made on another machine."""
 
 from pathlib import Path
 from typing import Any

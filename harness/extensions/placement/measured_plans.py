@@ -22,17 +22,17 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Minimum number of plans whose predicted and measured times are correlated: with fewer, p is above 5 % even if both
-rank the plans alike."""
+"""Minimum number of plans for a correlation of predicted with measured times. With fewer plans, the p-value is above
+5 % even if both times rank the plans alike."""
 Plans = Mapping[str, tuple[str, float]]
 """Placement plans by name: the value of `runtime.sharding`, and the predicted cost in seconds."""
 
 
 def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
-    """List placement plans that a training run can use, no two of equal cost: those found, then random ones, up to
-    MAX_PLANS in all.
+    """List placement plans that a training run can use, at most MAX_PLANS: first the plans found, then random plans.
+    No two of them have equal cost.
 
-    Raises HarnessError (exit 7) where there is no such plan.
+    Raises HarnessError (exit 7) if no plan can be used.
     """
     (task,) = placement.tasks
     draw, cost, first = find_search("random"), placement.costs.make_search(), question.learnt.seed + 1
@@ -62,7 +62,8 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
 
 
 def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Placement:
-    """Add to a study the plans' measured step times, and the rank correlation of these with the predicted costs."""
+    """Add two things to a study: the plans' measured step times, and the rank correlation of measured step times with
+    predicted costs."""
     batch_size = placement.tasks[0].batch_size
     rows: list[tuple[Cell, ...]] = []
     pairs = []
@@ -88,8 +89,8 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
 
 
 def _correlate(pairs: list[tuple[float, float]]) -> str:
-    """Return Kendall's tau of plans' predicted costs and measured steps in words, and whether it differs from 0 by
-    its exact test."""
+    """Return words on the rank correlation of the plans' predicted costs with their measured steps: Kendall's tau,
+    and whether its exact test shows that it differs from 0."""
     tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
     if isnan(tau):
         return f"No rank correlation is shown: {_LEAST_RANKED} plans of different costs and steps are needed for one."

@@ -1,5 +1,5 @@
-"""Say whether a trained cost net is used, by its errors on held-out sets of tables, compared with those of added-up
-costs of single tables and with the noise of measurement."""
+"""Say whether a trained cost net is used. Its errors on held-out sets of tables are compared with the errors of
+adding up the costs of single tables, and with the noise of measurement."""
 
 from typing import TYPE_CHECKING
 

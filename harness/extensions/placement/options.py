@@ -62,7 +62,8 @@ DEVICES = (
 )
 """Options that describe the devices on which tables are placed: name, field of Devices, type, default and help."""
 HEADINGS = {"Devices": tuple(member for _, member, *_ in DEVICES)}
-"""Heading in --help above the options that describe the devices, with the parameters below that heading."""
+"""Heading in --help under which the options that describe the devices are listed, with these options' parameter
+names."""
 _MEMBERS = ("num_devices", *(member for _, member, *_ in DEVICES))
 
 
@@ -131,11 +132,11 @@ BATCH_SIZE = click.option(
 
 
 def find_output() -> Path:
-    """Return the results folder, in which studies of placement are kept; no option of these commands sets it, only
-    the environment variable DLRMBENCH_OUTPUT.
+    """Return the results folder, in which studies of placement are kept. It is set by the environment variable
+    DLRMBENCH_OUTPUT, and by no option of these commands.
 
-    Raises HarnessError (exit 8) where it is a link and DLRMBENCH_OUTPUT is not set, OSError where no folder can be
-    made there.
+    Raises HarnessError (exit 8) if the folder is a link and DLRMBENCH_OUTPUT is not set, and OSError if no folder can
+    be made there.
     """
     from harness.run_sets.names import find_results_folder
     from harness.run_sets.output import refuse_output
@@ -153,10 +154,10 @@ def search_options(command: F) -> F:
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Return the request for a search of placement plans (searches, cost and devices) that the options `given` of a
-    command line make; `asked` has fields of the request that the command sets itself.
+    """Return the request for a search of placement plans (searches, cost and devices), made from the command line's
+    options `given`. `asked` has further fields of the request, which the command itself sets.
 
-    Raises UsageError for options that do not go together.
+    Raises UsageError if options contradict each other.
     """
     from harness.extensions.placement.learnt import LearntStore
     from harness.extensions.placement.plans import PlacementQuestion

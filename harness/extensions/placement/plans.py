@@ -90,8 +90,9 @@ class PlacementQuestion:
     measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan by which the tables of a single task are placed in production today: the study lists it, lists it improved
-    by moves of tables, and says how much of it every other plan moves; None without one."""
+    """Plan by which the tables of a single task are placed in production today; None if there is none. The study
+    lists this plan, and this plan improved by moves of tables. For every other plan it says how many tables would
+    move."""
     table_names: tuple[str, ...] = ()
     """Names of the embedding tables to place, for a single task (set of tables); empty where tables have only
     numbers."""
@@ -120,8 +121,8 @@ UNBOUNDED = PlacementQuestion(
     given=(),
     learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
-"""Settings of a search of placement plans, for uses in which only the embedding tables matter: a single device with
-room for any tables, and no search."""
+"""Request for uses in which only the embedding tables matter: it has a single device with room for any tables, and
+names no search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,8 +153,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return `question` (the request: searches, cost, devices) with the names of the tables in the file `path`, and
-    the task of placing these tables on the devices of the request. Raises DatasetError or ConfigError."""
+    """Return the task of placing the tables in the file `path` on the devices of `question` (the request: searches,
+    cost, devices), and `question` with the names of these tables. Raises DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -167,10 +168,11 @@ def describe_file(path: Path, question: PlacementQuestion, batch_size: int | Non
 
 
 def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
-    """Generate `number` tasks (sets of tables to place) as NeuroShard does, or read the first ones of a file; `files`
-    are the tasks and their tables.
+    """Return `number` tasks (sets of tables to place): generated as NeuroShard does, or the first ones in `files`, a
+    file of tasks and a file of their tables.
 
-    A `number` of None means NUM_GENERATED, or all tasks of the file. Raises ConfigError or DatasetError.
+    A `number` of None means NUM_GENERATED generated tasks, or all tasks of the file. Raises ConfigError or
+    DatasetError.
     """
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes)
@@ -180,10 +182,10 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
-    """Return the content of a plan file for the cheapest placement plan with which a run can train, and a clause for
-    each plan that costs no more but with which no run can train.
+    """Return the content of a plan file for the cheapest placement plan with which a run can train. Also return a
+    clause for each plan that costs no more but cannot be used by a run.
 
-    Raises HarnessError (exit 7) where no plan whose cost is known can be run.
+    Raises HarnessError (exit 7) if no plan with a known cost can be used by a run.
     """
     task, of, skipped = placement.tasks[0], placement.study, ""
     made = {
@@ -209,8 +211,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
 
 def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
-    """Return a clause that says how to train by TorchRec's own plan, if that costs less than `cost_s` seconds but
-    cannot be written as a plan file; '' otherwise."""
+    """Return a clause that says how to train by TorchRec's own plan, if this plan costs less than `cost_s` seconds
+    but cannot be written as a plan file; '' otherwise."""
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""
@@ -221,8 +223,8 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
     """Search plans for the tables of each of `tasks`; `config` is the benchmark's, None for tables of no benchmark.
 
     If sets of tables, or rates of a CPU, are measured here, the environment is checked first, with warnings on
-    standard error, and the study has the check and the load. Raises the first search's error if no search has a plan;
-    otherwise the row of a search without a plan has the reason.
+    standard error. The study then records the result of this check and the machine's load. If no search has a plan,
+    the first search's error is raised. If only some have none, their rows in the study give the reason.
     """
     is_cpu = question.devices.device_type == CPU
     if not (question.is_measured or is_cpu):
@@ -288,11 +290,11 @@ def _name_tasks(question: PlacementQuestion, tasks: Sequence[Task]) -> str:
 def _find_plans(
     question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
-    """Find placement plans by the searches that the user asked for and by the baselines; return the plans by search,
-    and TorchRec's estimate of its own plan (None where TorchRec's planner did not run or found no plan).
+    """Find placement plans by the searches that the user asked for and by the baselines. Return a dict from search to
+    its plans, and TorchRec's estimate of its own plan (None where TorchRec's planner did not run or found no plan).
 
-    Raises the first search's error where none has a plan, or where the user asked only for TorchRec's planner and it
-    has none.
+    Raises the first search's error if no search has a plan. Also raises the error of TorchRec's planner if the user
+    asked for no other search.
     """
     policy = None
     if "autoshard" in question.by:
@@ -321,8 +323,8 @@ def _find_plans(
 def _add_today(
     today: PlacementPlan, costs: PlacementCosts, task: Task, found: dict[str, list[FoundPlan]]
 ) -> dict[str, list[FoundPlan]]:
-    """Return the plan in use today, that plan improved by moves of tables, and the plans of all searches, by search,
-    in this order, with their devices renamed to match today's plan where that is possible."""
+    """Return a dict from search to plan: first the plan in use today, then this plan improved by moves of tables,
+    then the plans of all searches. Their devices are renamed to match today's plan where that is possible."""
     fault = find_fault(task, today)
     why = None if fault is None else ConfigError(f"today's plan does not fit: {fault}")
     rows = {TODAY: FoundPlan(search=TODAY, plan=None if fault else today, fault=why)}
@@ -337,9 +339,12 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return a found placement plan. Where it would move a table that --keep ties to a device, or may (a plan of
-    TorchRec's planner whose columns are unknown), return an error in its place, so that the plan is neither compared
-    nor saved. `names` are the tables' names, or empty."""
+    """Return a found placement plan if it obeys --keep, which ties tables to devices; otherwise return an error, so
+    that the plan is neither compared nor saved.
+
+    A plan of TorchRec's planner whose columns are unknown counts as one that does not obey. `names` are the tables'
+    names, or empty.
+    """
     if found.plan is None:
         if found.cost_s is None:
             return found
@@ -354,8 +359,8 @@ def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> Foun
 
 
 def _name_as_today(task: Task, found: FoundPlan, today: PlacementPlan) -> FoundPlan:
-    """Return a found plan with its devices renamed to match today's plan where that is possible, and with the tables
-    and bytes that it moves away from where today's plan has them."""
+    """Return a found plan with its devices renamed to match the plan in use today, where that is possible. The result
+    also states how many tables and bytes the plan moves to other devices than in today's plan."""
     if found.plan is None:
         return found
     plan = found.plan if found.search == TODAY else name_devices_as_today(task, found.plan, today)
@@ -430,9 +435,9 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Placement
 def _take_kept(
     question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
 ) -> PlacementCosts:
-    """Return the costs of placement plans from a costs file: sums of the times of single tables, or the predictions
-    of a cost net trained on the file's sets of tables, if the user asked for a net and it is shown to predict
-    better."""
+    """Return the costs of placement plans from a costs file. They are sums of the times of single tables. If the user
+    asks for a cost net, a net is trained on the file's sets of tables; the costs are its predictions if it is shown
+    to predict better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
     costs = PlacementCosts(
@@ -513,11 +518,11 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return the keys by which cost nets and placement policies in their folder are found: for costs that are
-    modelled for memory alone, and for memory and the exchange between devices together.
+    """Return two keys under which the store of cost nets and placement policies finds them: one for costs of memory
+    alone, one for costs of memory and of the exchange between devices.
 
-    A key is the cost itself, with its rates. Rates that were measured here differ from call to call; in a key, this
-    machine's name and processor stand for these.
+    A key is the modelled cost itself, with its rates. Rates that were measured here differ from call to call; in a
+    key, this machine's name and processor replace them.
     """
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)
@@ -585,8 +590,8 @@ def _say_copies(estimate: PlannerEstimate, task: Task) -> str:
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
-    """Ask TorchRec's planner for a plan that cuts no table, since its own plan, `estimate`, has no known cost; return
-    the plan of whole tables, or the reason why there is none."""
+    """Ask TorchRec's planner for a plan that cuts no table; return it, or the reason why there is none. The cost of
+    the planner's own plan, `estimate`, is not known."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     if any(table.is_outside_devices for table in estimate.tables):
         own = "its planner's choice leaves tables outside of the devices' memory"

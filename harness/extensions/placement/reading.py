@@ -26,12 +26,12 @@ _MAX_NAMED = 10
 def read_task(
     benchmark: str, question: PlacementQuestion, given: Mapping[str, Any]
 ) -> tuple[PlacementQuestion, Task, RunConfig | None]:
-    """Read the tables to place, of a benchmark or a file, with those that stay on a device and the plan that runs
+    """Read the tables to place, from a benchmark or a file, the tables that stay on a device, and the plan in use
     today.
 
-    `given` are the options of `place`. Return the request for a search of plans (searches, cost, devices), completed
-    by what was read, the task of placing the tables, and the benchmark's configuration (None for a file). Raises
-    UsageError for options that do not go together.
+    `given` are the options of `place`. Return three things: the request for a search of plans (searches, cost,
+    devices), completed by what was read; the task of placing the tables; and the benchmark's configuration (None for
+    a file). Raises UsageError if options contradict each other.
     """
     config = None
     if Path(benchmark).suffix in FORMS:
@@ -77,10 +77,11 @@ def _read_kept(text: str, names: Sequence[str], num_tables: int) -> tuple[int, i
 
 
 def take_costs(question: PlacementQuestion, task: Task, path: Path) -> PlacementQuestion:
-    """Return the request for a search of plans (searches, cost, devices), with the table costs of a file in place of
-    --cost.
+    """Return the request for a search of plans, changed so that plans are judged by the table costs in a file (option
+    --costs).
 
-    Raises UsageError if --cost is given as well, except for `net`, which learns from the file's sets of tables.
+    Raises UsageError if another cost is also asked for (--cost or --measure). Only `--cost net` is allowed: its net
+    learns from the sets of tables in the file.
     """
     if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
         raise click.UsageError(

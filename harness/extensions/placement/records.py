@@ -26,8 +26,8 @@ class CostedTable(Record, frozen=True, kw_only=True):
     optimizer: Literal["sgd", "adagrad", "rowwise_adagrad"]
     seconds: PositiveAmount
     reuse: Annotated[tuple[Share, ...], Meta(min_length=NUM_REUSE_BINS, max_length=NUM_REUSE_BINS)] | None = None
-    """Shares of a batch's lookups by reuse: rows looked up once in the batch, then up to 2, 4, 8, … times; None if
-    the cost holds for any reuse."""
+    """Shares of a batch's lookups by how often the batch looks up the same row: once, then up to 2, 4, 8, … times.
+    None if the cost holds for any reuse of rows."""
     spread: Amount | None = None
     """Interquartile range of the times measured for the table in several rounds, as a fraction of their median; None
     if not known."""
@@ -51,7 +51,8 @@ class CostedSet(Record, frozen=True, kw_only=True):
 
 
 class CostsRecord(Document, frozen=True, kw_only=True):
-    """Measured costs of embedding tables; 'place --costs' adds up those of the tables that a plan puts on a device.
+    """Measured costs of embedding tables. 'place --costs' adds up the costs of the tables that a plan puts on a
+    device.
 
     The file may be written by hand for other devices: a table that may be cut needs an entry for each width.
     """
@@ -59,8 +60,8 @@ class CostsRecord(Document, frozen=True, kw_only=True):
     device: Annotated[str, Meta(min_length=1, max_length=200)]
     """Device on which the tables were measured, in words: a processor and its threads."""
     batch_size: PositiveCount
-    """Number of samples in a batch of all devices together: a device does the lookups of its tables for all of
-    them."""
+    """Number of samples in the global batch, of all devices together. A device looks up its tables for all of these
+    samples."""
     tables: Annotated[tuple[CostedTable, ...], Meta(min_length=1, max_length=100_000)]
     sets: Annotated[tuple[CostedSet, ...], Meta(max_length=MAX_SETS)] = ()
     """Sets of tables in `tables`, each with the measured time of all its tables together; a cost net learns from the

@@ -25,8 +25,8 @@ RESERVE = "of that memory, kept free of tables"
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _ONE_BOUND, _FAR = 1e-6, 1e6
 _DIGITS = 6
-"""Decimals to which balances of plans (slowest device over the mean) are compared; plans equal in these are equally
-even."""
+"""Number of decimals to which balances of plans (slowest device over the mean) are compared. Plans whose balances are
+equal to that many decimals count as equally even."""
 SAME = 1e-9
 """Relative difference up to which costs of plans count as equal: as much as rounding changes a sum whose terms are
 added in another order."""
@@ -76,8 +76,9 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 
 def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
-    """Return the searches whose plans cost least, equal but for rounding; ordered by balance (slowest device over the
-    mean), the nearest to 1 first, if `balance` is given, else as in `costs`."""
+    """Return the searches whose plans cost least; costs that differ only by rounding are equal. If `balance` (slowest
+    device over the mean) is given, the search with the balance nearest to 1 comes first; else the order is that of
+    `costs`."""
     least = [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
     return sorted(least, key=lambda name: round((balance or {}).get(name) or inf, _DIGITS))
 
@@ -92,8 +93,8 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
 
 
 def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
-    """Say how far the cheapest plan's cost is from the least cost or lower bound of plans of whole tables; if below
-    it, that the plan cuts tables."""
+    """Say how far the cheapest plan's cost is above the least cost, or above a lower bound, of plans that cut no
+    table. If the cost is below it, say that the plan cuts tables."""
     least = find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:

@@ -47,9 +47,9 @@ def read_today(path: Path, task: Task) -> PlacementPlan:
 
 
 def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
-    """Return the placement plan that is in use today, improved by moves and swaps of its tables and parts. No part is
-    cut; parts of a table are joined only where the task keeps the table whole on a device. Raises ConfigError if
-    there is no room."""
+    """Return the placement plan that is in use today, improved by moves and swaps of its tables and parts of tables.
+    No part is cut further. Parts of a table are joined only where the task keeps the table whole on a device. Raises
+    ConfigError if there is no room."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
     for table, device in task.kept:
@@ -63,7 +63,7 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
     """Return a placement plan with its (equal) devices renamed so that most bytes stay where the plan in use today
-    has them, and with the columns of cut tables assigned likewise.
+    has them. Which columns of a cut table go to which of its parts is chosen to the same end.
 
     Devices are not renamed if the task keeps tables on them, or if there are more than _MAX_RENAMED.
     """
@@ -82,7 +82,7 @@ def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan)
 
 
 def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
-    """Return the number of columns that a plan has of each table on each device, by table and device."""
+    """Return a dict from table to a dict from device to the number of the table's columns on that device."""
     widths: dict[int, Counter[int]] = {}
     for shard in plan.shards:
         widths.setdefault(shard.table, Counter())[shard.device] += shard.num_columns
@@ -90,8 +90,8 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return a placement plan with the columns of each cut table assigned so that most stay where the plan in use
-    today has them: parts of equal width cost the same whichever columns they have.
+    """Return a placement plan that assigns the columns of each cut table to its parts so that most columns stay where
+    the plan in use today has them. The cost does not change: it depends on a part's width only.
 
     A table that is cut into the same widths as in the plan in use today is cut at the same columns.
     """
@@ -118,8 +118,8 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return the number of columns of the shard `spot` that the shards `before` of the same table have on
-    `device`."""
+    """Return how many columns of the shard `spot` are on `device` according to `before`, other shards of the same
+    table."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 
@@ -137,8 +137,8 @@ def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[
 
 
 def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
-    """Yield each run of columns of a table that lies in one shard of `plan` and in one of `today`: table, bytes,
-    device by `plan`, device by `today`."""
+    """Yield each run of columns of a table that lies in one shard of `plan` and in one shard of `today`. Each is a
+    tuple: table, bytes, device in `plan`, device in `today`."""
     before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]

@@ -1,9 +1,9 @@
 """Run LoadGen's accuracy mode: answer each sample of the evaluation split once; compute the quality from the log.
 
-For each query, mlperf_log_accuracy.json has the content of MLPerf's dlrm-v2 (mlcommons/inference,
+For each query, mlperf_log_accuracy.json has the content that MLPerf's dlrm-v2 writes (mlcommons/inference,
 recommendation/dlrm_v2, tools/accuracy-dlrm.py): float32 pairs of a click's probability and its label, item by item.
-The reference quality is the AUC of the same weights in fp32 on the same split: MLPerf's 80.31 % belongs to its own
-weights and data.
+The quality is compared with the AUC of the same weights in fp32 on the same split. It is not compared with MLPerf's
+80.31 %, which holds for MLPerf's own weights and data.
 """
 
 import json
@@ -69,7 +69,8 @@ def write_accuracy_log(
 ) -> Path:
     """Let LoadGen issue each query once and log the click probabilities that `answer` gives; return the log's path.
 
-    `labels` are the labels of each query's items; `answer` returns logits float32 [items] of parts of queries.
+    `labels` are the labels of each query's items. `answer` gets queries or parts of queries and returns logits,
+    float32 [items].
     """
     import mlperf_loadgen as loadgen
 
@@ -125,8 +126,8 @@ def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
 
 
 def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> StudyRecord:
-    """Build the served model, let LoadGen ask for every sample of the evaluation split, and compare the AUC of
-    LoadGen's log with that of the same weights in fp32.
+    """Build the served model, let LoadGen ask for every sample of the evaluation split, and compare two values of the
+    AUC: from LoadGen's log, and of the same weights in fp32.
 
     Raises HarnessError, ConfigError.
     """

@@ -24,10 +24,10 @@ def serve(
     """Find the highest rate of queries that a model answers within a latency limit, judged by MLPerf LoadGen, in each
     of `processes` fresh processes, 5 by default; return the measurement's folder below `output`.
 
-    `settings` are values of the benchmark definition by key, such as {"serve.target_latency_ms": 25,
-    "serve.percentile": 99, "runtime.precision": "int8"}; `weights` is the folder of a set with kept weights, followed
-    by `:RUN` for another run than the first. Weights are random without `weights` and "serve.train_samples". Raises
-    HarnessError (exit 7) where no rate meets the limit.
+    `settings` is a dict from key to value of the benchmark definition, such as {"serve.target_latency_ms": 25,
+    "serve.percentile": 99, "runtime.precision": "int8"}. `weights` is the folder of a run set that kept its weights;
+    a number after it, as in `FOLDER:RUN`, chooses another run than the first. If neither `weights` nor
+    "serve.train_samples" is given, weights are random. Raises HarnessError (exit 7) where no rate meets the limit.
     """
     members = {name: value for name, value in locals().items() if name != "processes"} | {"runs": processes}
     return start(make_request("serve", {**members, "kinds": {"serve": None}, "flags": REQUEST_FLAGS}))

@@ -45,8 +45,8 @@ SLOWER = 1.05
 """Factor by which the times of simulated calls of the model are multiplied, to see how far slower calls lower the
 highest rate within the latency limit."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Number of times that a VALID run of LoadGen is simulated. If no query of the VALID run was late, run and simulation
-agree where at least this share of the simulated runs (second number) has no late query, either."""
+"""Number of times that a VALID run of LoadGen without late queries is simulated. Then the share of these simulations
+that must also have no late query; if fewer have none, the simulation contradicts the run."""
 MOST_ABOVE = 10
 """Highest rate of queries that a search tries with LoadGen, as a multiple of the simulated rate in steady state: at
 higher rates the queue would take hours to empty."""
@@ -92,14 +92,14 @@ class ProcessMeasurements:
     bracket: Bracket
     """Highest VALID and lowest INVALID rate, in queries per second of each process."""
     loadgen_share: float | None
-    """Simulated: highest rate that LoadGen's rule calls VALID, as a share of the highest rate within the limit in
-    steady state; None without a latency limit."""
+    """Simulated: highest rate that LoadGen's rule calls VALID, divided by the highest rate within the limit in steady
+    state; None without a latency limit."""
     steady_state_missing: Contradiction | None
     """Reason why LoadGen's runs contradict the simulated steady state; None where no run contradicts it, and without
     a latency limit."""
     spread: SearchSpread | None
-    """Simulated: factors by which the search for the highest VALID rate may miss the true one; None without a latency
-    limit, and where too few searches could be simulated or many of them find no VALID rate."""
+    """Simulated: factors by which the search for the highest VALID rate may miss the true rate. None without a
+    latency limit, if too few searches could be simulated, or if many simulated searches find no VALID rate."""
     service: ServiceTimes
     traffic: Traffic
     """Simulated queries (arrivals, items, factors of service times), from which the study's table of latency against
@@ -161,7 +161,8 @@ class Bench:
     seed: int
     """Random seed of the simulated queries."""
     seeds: Seeds
-    """Random seeds that LoadGen is given: of the samples that it loads, of their order, and of its arrival times."""
+    """Random seeds that LoadGen is given: for its choice of samples to load, for the order of samples, and for
+    arrival times."""
     folder: Path
     """Folder to which LoadGen writes its log files."""
     on_event: OnEvent
@@ -178,8 +179,8 @@ class Bench:
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds that all runs of LoadGen together should take: serve.duration_s, but at least what
-        `USUAL_RUNS` runs of serve.min_duration_s take."""
+        """Return the seconds that all runs of LoadGen together should take: serve.duration_s, or the time of
+        `USUAL_RUNS` runs of serve.min_duration_s each if that is longer."""
         return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
 
     def measure_overhead(self) -> float:
@@ -254,8 +255,8 @@ class Bench:
         timed: Sequence[TimedSize],
         service: ServiceTimes,
     ) -> tuple[list[LoadGenRun], Bracket]:
-        """Let LoadGen judge several rates, from the planned first one on, equal on every rank; in a scenario without
-        a latency limit, only one rate."""
+        """Let LoadGen judge rates, beginning with the planned first rate; every rank gets equal rates. In a scenario
+        without a latency limit, only one rate is judged."""
         done: list[LoadGenRun] = []
         attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0
@@ -314,8 +315,9 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Return the plan of LoadGen's runs for runs of `num_queries` queries, with the rate that LoadGen's rule will
-        call VALID simulated anew; unchanged if `num_queries` hardly exceeds the planned number."""
+        """Return the plan of LoadGen's runs for runs of `num_queries` queries. The rate that LoadGen's rule will call
+        VALID is simulated anew for that length. If `num_queries` hardly exceeds the planned number, the plan is
+        returned unchanged."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
@@ -326,8 +328,8 @@ class Bench:
         """Return the factor by which calls of the model take longer while LoadGen issues more queries than workers
         can answer.
 
-        Issuing and queueing use the Python interpreter, which workers need as well: where calls of the model are
-        short, this slows them considerably.
+        LoadGen's issuing and the queue need the Python interpreter, and so do the workers. Short calls of the model
+        are therefore slowed considerably.
         """
         rate = 1.5 * most_per_s(traffic, service, self.workers)
         trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
@@ -350,8 +352,8 @@ class Bench:
     def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
         """Plan the length of LoadGen's runs and the rate of the first run, equal on every rank.
 
-        Runs are so long that LoadGen's rule is near the steady state, as far as serve.duration_s allows. Raises
-        HarnessError (exit 2) where two of the shortest runs that LoadGen can judge take longer than that.
+        Runs are made so long that LoadGen's rule is near the steady state, as far as serve.duration_s allows. Raises
+        HarnessError (exit 2) if serve.duration_s is too short for two of the shortest runs that LoadGen can judge.
         """
         usual_s = self.duration_s / USUAL_RUNS
         asked = self.serve.target_qps
@@ -389,16 +391,17 @@ class Bench:
         return plan
 
     def _may_go_on(self, took_s: float, run_s: float, has_low: bool) -> bool:
-        """Return whether one more run of LoadGen, of `run_s` seconds, may follow runs of `took_s` seconds: all
-        together may take twice `duration_s`, or four times while no rate is VALID."""
+        """Return whether one more run of LoadGen, of `run_s` seconds, may follow runs of `took_s` seconds. All runs
+        together may take twice `duration_s`; as long as no rate is VALID, they may take four times `duration_s`."""
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
-        """Describe the search for the highest VALID rate, with the standard error of its first rate, so that it can
-        be simulated.
+        """Describe the search for the highest VALID rate so that it can be simulated, with the standard error of its
+        first rate.
 
-        The first rate follows from the mean time of calls of the model, alone and under load: its error is the error
-        of that mean, times the simulated effect of slower calls on the bound.
+        The first rate is computed from the mean time of calls of the model, alone and under load. Its error is
+        therefore the error of this mean time, multiplied by the effect that slower calls have on the bound in a
+        simulation.
         """
         services_s = model.service.of(model.traffic.items, model.traffic.factors)
         variation = float(services_s.std() / services_s.mean())
@@ -422,8 +425,8 @@ class Bench:
     def _judge(
         self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
     ) -> tuple[LoadGenVerdict, Stalls]:
-        """Let LoadGen judge one rate; return its verdict and the stalls of the service (times in which it stood
-        still) in that run."""
+        """Let LoadGen judge one rate. Return its verdict and the stalls in that run (times in which the service stood
+        still)."""
         calls: list[Call] = []
 
         def answer(parts: Sequence[QueryPart]) -> None:
@@ -530,13 +533,13 @@ def find_contradiction(
     limit_s: float,
     late: Sequence[int],
 ) -> Contradiction | None:
-    """Return the code of the reason why LoadGen's runs contradict a simulated steady state of `steady_per_s` queries
+    """Return a code for the reason why LoadGen's runs contradict a simulated steady state of `steady_per_s` queries
     per second for each process; None where they do not.
 
-    left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID one. invalid_below: a run was INVALID at a
-    lower rate than the VALID one; or at a lower rate than the steady state's with a percentile beyond `limit_s`,
-    which LoadGen's rule for short runs does not explain. none_late: VALID runs had no late query, though nearly all
-    of their simulated repetitions have (`late` is the number in each).
+    left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID rate. invalid_below: a run was INVALID at
+    a lower rate than the VALID rate; or a run was INVALID below `steady_per_s` and its latency at the percentile was
+    longer than `limit_s`, so that LoadGen's rule for short runs is not the cause. none_late: the VALID runs had no
+    late query, but nearly all simulations of them have. `late` has the number of late queries in each simulation.
     """
     if high_per_s is None or high_per_s > best.asked_per_s * WIDEST_BRACKET:
         return "left_open"

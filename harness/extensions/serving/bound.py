@@ -16,8 +16,8 @@ from harness.foundation.queue_simulation import (
 )
 
 NUM_RATES, _NUM_RATES_FAST = 24, 8
-"""Number of rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it: for a
-curve of latency against rate, and where only the highest rate within the limit is needed."""
+"""Numbers of rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it. The
+first is for a curve of latency against rate, the second for a search of only the highest rate within the limit."""
 RESOLUTION = 0.002
 """Relative width of the bracket at which a bisection for the highest rate ends."""
 MIN_CALL, MAX_CALL = 16, 1024
@@ -53,8 +53,8 @@ def model_bound(
 ) -> ModelledBound:
     """Simulate the highest rate of queries within the latency limit, with the same random numbers at every rate.
 
-    Latency may fall with a rising rate before it rises, since merged queries share calls, so the highest rate within
-    the limit counts.
+    Latency may fall before it rises as the rate rises, since merged queries share calls. A rate beyond the limit
+    therefore does not end the search: the highest rate within the limit counts.
     """
 
     def is_met(rate: float) -> bool:
@@ -101,10 +101,10 @@ def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: S
     """Search by hill climbing for the highest rate of queries: first over the maximum number of items (candidates to
     rank) in one call of the model, then over the number of items from which a query is split.
 
-    The maximum number is a power of two, tried from the size of a median query upwards and downwards as long as the
-    rate rises; the number from which queries are split is halved, starting from the largest query. Returns the rate
-    of each setting that was tried and meets the limit, the setting without merging and splitting first. (Gupta et
-    al., "DeepRecSys", ISCA 2020, section 4.)
+    The maximum number is a power of two; it is tried from the size of a median query upwards and downwards as long as
+    the rate rises. The number from which queries are split is halved, starting from the largest query. Return a dict
+    from each tried setting that meets the limit to its rate; the setting without merging and splitting is first.
+    (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
     """
     rates: dict[Workers, float] = {}
 

@@ -78,10 +78,11 @@ def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
 def rates_of_calls(
     timed: Sequence[TimedSize], serve: ServeConfig, sizes: Sequence[int], workers: Workers
 ) -> dict[Workers, float]:
-    """Return the simulated highest rate, in queries per second, of workers whose calls take the times in `timed`.
+    """Return a dict from the workers' settings to their simulated highest rate in queries per second; calls of the
+    model take the times in `timed`.
 
-    The rate is in a dictionary, by the workers' settings. Where the maximum number of items in a call is searched,
-    there is a rate for every setting tried that meets the latency limit; empty where none meets it.
+    If the maximum number of items in a call is searched, the dict has every tried setting that meets the latency
+    limit. It is empty if none meets the limit.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)
@@ -97,8 +98,8 @@ def rates_of_calls(
 
 
 def find_ways(config: RunConfig) -> OwnWays | None:
-    """Return the numbers of workers and threads of a service among which timing chooses. None where there is nothing
-    to choose: one possible number of each, and the items in a call are not to be searched."""
+    """Return the numbers of workers and threads of a service among which timing chooses. None if only one number of
+    each is possible and the items in a call are not to be searched either."""
     serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else powers(max(1, read_resources().num_cores // serve.colocate))
     ways = tuple(

@@ -26,8 +26,8 @@ _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the number of items of a query in MLPerf Inference, mean 270 (mlcommons/inference, dlrm,
 dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
-"""Number of quantiles that represent a log-normal distribution of the number of items in a query, and maximum number
-of queries that represent a file of queries."""
+"""Number of quantiles that represent a log-normal distribution of the number of items in a query. Then the maximum
+number of queries that represent a file of queries."""
 LIBRARY_BYTES = 1 << 30
 """Maximum bytes of LoadGen's sample library where its number of queries is not given."""
 MIN_LIBRARY = 64
@@ -55,19 +55,19 @@ class ServeConfig:
     for each query: its items, or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
     """Maximum number of items in one call of the model: queries are merged up to this number, larger queries are
-    split among `threads`. `auto`: searched by simulation, with `split_from`. Left out, every query is a call of its
-    own; in the scenario offline, left out means `auto`."""
+    split among `threads`. With `auto`, this number and `split_from` are searched by simulation. If it is left out,
+    every query is a call of its own; in the scenario offline, leaving it out means `auto`."""
     split_from: PositiveCount | None = None
     """Number of items from which a query is split over all `threads`; smaller queries are split only by `batch`,
     which must be set, too."""
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
     """Time in ms for which the first query of a call that is not full waits for further queries."""
     threads: PositiveCount | None = None
-    """Number of threads that answer queries; `runtime.threads` are shared out among them. Whichever of the two keys
-    is left out is chosen by timing."""
+    """Number of threads that answer queries; they share the CPU threads `runtime.threads`. If `threads` or
+    `runtime.threads` is left out, its value is chosen by timing."""
     duration_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Seconds that LoadGen's runs of one process should take together: four runs, where the first rate is near the
-    highest VALID one. Longer runs are nearer to the steady state."""
+    """Seconds that LoadGen's runs of one process should take together. This is planned for four runs, which are
+    enough where the first rate is near the highest VALID rate. Longer runs are nearer to the steady state."""
     target_qps: Annotated[float, Meta(gt=0)] | None = None
     """Queries per second of LoadGen's first run; where it is left out, the rate that the simulation finds."""
     min_duration_s: Annotated[float, Meta(gt=0)] | None = None
@@ -75,9 +75,9 @@ class ServeConfig:
     min_queries: PositiveCount | None = None
     """Minimum number of queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Number of queries of LoadGen's sample library. Left out, as many as the evaluation split (at most 1 GiB of it)
-    can fill, in whole repetitions of the query sizes that `queries` gives; at least 64, for which samples of a
-    smaller split are used more than once."""
+    """Number of queries of LoadGen's sample library. If left out, the evaluation split (at most 1 GiB of it) decides:
+    as many queries as it can fill, in whole repetitions of the query sizes that `queries` gives, but at least 64.
+    Samples of a split too small for 64 queries are used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: latency limit, query sizes, duration,
     library, seeds."""

@@ -162,8 +162,8 @@ def measure_beside(
     measure_overhead: Callable[[], float],
     world: World,
 ) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
-    """Measure the serving of all ranks (processes) at the same time, and before that, if there are several, of rank 0
-    while the others wait; return both measurements."""
+    """Measure the serving of all ranks (processes) at the same time; return the measurements. If there are several
+    ranks, rank 0 is measured alone first, while the others wait, and both measurements are returned."""
     overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
     overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
     alone: ProcessMeasurements | None = None
@@ -192,8 +192,8 @@ class ServedKind(Kind):
 
 
 class ServeKind(ServedKind):
-    """Kind of measurement that finds the queries per second within a latency limit, as [serve] defines both; trained
-    weights are not needed."""
+    """Kind of measurement that finds the highest queries per second within a latency limit. Table [serve] defines the
+    queries and the limit. Trained weights are not needed."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
@@ -224,8 +224,8 @@ class ServeKind(ServedKind):
         return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
-        """Return the CPU as the device through which ranks exchange data: they may share one device, and exchange
-        only results."""
+        """Return the CPU as the device through which ranks exchange data. Several ranks may compute on the same
+        device, and ranks exchange nothing but results."""
         import torch
 
         return torch.device("cpu")
@@ -239,8 +239,8 @@ def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, A
 
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-    """Resolve the settings of a benchmark, [serve] among them. Raises ConfigError, also for an evaluation split that
-    is too small for the queries; DefinitionError."""
+    """Resolve the settings of a benchmark, including [serve]. Raises DefinitionError, and ConfigError, also if the
+    evaluation split is too small for the queries."""
     config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
     serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
     if serve.mlperf_round is not None and MODELS.get(model) != (asked := ROUNDS[serve.mlperf_round].model):

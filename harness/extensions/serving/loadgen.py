@@ -86,8 +86,8 @@ class LoadGenVerdict:
 
 
 def require_loadgen() -> None:
-    """Raise HarnessError (exit 2), which names the command to install it, where MLPerf LoadGen is missing. Imports
-    nothing."""
+    """Raise HarnessError (exit 2) if MLPerf LoadGen is missing; the message names the command to install it. Nothing
+    is imported."""
     if find_spec(MODULE) is None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
 
@@ -142,11 +142,11 @@ def run_loadgen(
     note: Callable[[Sequence[Any], float], None],
     complete: Callable[[Sequence[int]], None],
 ) -> None:
-    """Run LoadGen with `settings`, an object of LoadGen's type TestSettings, against workers that call `answer`; read
-    none of its log files.
+    """Run LoadGen with `settings`, an object of LoadGen's type TestSettings, against workers that call `answer`.
+    LoadGen's log files are not read.
 
-    `note` gets the samples that LoadGen issues together and the time in seconds, `complete` the ids of answered
-    queries.
+    `note` is called with the samples that LoadGen issues together and the time in seconds; `complete` is called with
+    the ids of answered queries.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []

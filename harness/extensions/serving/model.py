@@ -44,8 +44,8 @@ class ServedModel:
     """Queries of the pool, as batches in the form that the model takes as input."""
 
     def answer(self, parts: Sequence[QueryPart]) -> "torch.Tensor":
-        """Return the model's scores of all items of `parts` (queries or parts of queries), computed in one call:
-        `Servable.answer`."""
+        """Return the model's scores of all items of `parts` (queries or parts of queries), computed by
+        `Servable.answer` in one call."""
         return self.servable.answer(merge([self._cut(part) for part in parts]))
 
     def _cut(self, part: QueryPart) -> Any:

@@ -121,11 +121,11 @@ HEADINGS = {
 }
 """Parameters of the command-line options of serving, by the heading in --help that lists them."""
 FLAGS = {"runs": ("-n", "--processes")}
-"""Command-line flags, by parameter, of options that `serve` and `run` have in common, where `serve` names the option
-otherwise than `run` does."""
+"""Command-line flags of `serve` for options that `run` also has, but under another name; a dict from parameter to
+flags."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in error messages on a request to measure, by the request's field: "runs" is set by --processes,
-"kinds" by no option, since the command itself sets the kind of measurement."""
+"""Names of options in error messages about a request to measure, by the request's field. "runs" is set by
+--processes. No option sets "kinds", since the command itself chooses the kind of measurement."""
 SEED_HELP = "Base seed of the arrival times of queries and of random weights.  [default: drawn]"
 
 
@@ -160,8 +160,8 @@ def keep_served_study(
 ) -> None:
     """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
 
-    `kept` is a folder, or None for no files; `following` is a sentence to add as the study's last finding, '' for
-    none; `asked` are further fields of the description of the process's job.
+    `kept` is a folder, or None for no files. `following` is a sentence to add as the study's last finding; '' for
+    none. `asked` has further fields of the job that the process gets.
     """
     from msgspec import structs
 

@@ -28,13 +28,14 @@ COMPLETED_SHORT = "completed in a short VALID run"
 ones."""
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
-"""Highest ratio of the lowest INVALID rate to the VALID one at which the VALID rate counts as resolved."""
+"""Highest ratio of the lowest INVALID rate to the VALID rate at which the highest VALID rate counts as known."""
 MAX_ENTRIES = 1000
 """Maximum number of entries of each list in the record of one process: timed calls, simulated rates, runs of
 LoadGen."""
 Contradiction = Literal["left_open", "invalid_below", "none_late"]
-"""Reasons why LoadGen's runs contradict the simulated steady state: no rate near the VALID one was INVALID; a run at
-a lower rate was INVALID; or the VALID runs had no late query, though simulated ones have."""
+"""Reasons why LoadGen's runs contradict the simulated steady state. left_open: no rate near the VALID rate was
+INVALID. invalid_below: a run at a lower rate was INVALID. none_late: the VALID runs had no late query, but simulated
+runs have."""
 
 
 class ServedRow(Row, kw_only=True, frozen=True):
@@ -187,28 +188,28 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """Measurement of the serving of one fresh process, or of several that served at the same time."""
 
     queries_per_s: PositiveAmount
-    """VALID rate by LoadGen, in queries per second. In the scenario server, the rate issued to all processes: the
-    highest at which most runs are VALID, and which is below every rate at which most are not. For other scenarios,
-    and in files without `completed_per_s`, the rate that the fastest VALID run completed."""
+    """VALID rate by LoadGen, in queries per second. In the scenario server, it is the rate issued to all processes:
+    the highest at which most runs are VALID, and below every rate at which most runs are INVALID. For other
+    scenarios, and in files without `completed_per_s`, it is the rate that the fastest VALID run completed."""
     completed_per_s: PositiveAmount | None = None
     """Queries per second that all processes completed in the run at `queries_per_s`; chance in the arrivals, and the
     end of the run, affect this number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
-    """Lower end, simulated, of an interval up to `spread_high_per_s` that contains with 95 % confidence the rate in
-    queries per second at which half of all runs of this length are VALID, over arrivals and service times. None
-    without a latency limit, where runs are too long to simulate searches, where many simulated searches find no
-    VALID rate, and in older files."""
+    """Lower end of a simulated 95 % confidence interval, in queries per second; `spread_high_per_s` is the upper end.
+    The interval is for the rate at which half of all runs of this length are VALID, over arrivals and service times.
+    None without a latency limit, if runs are too long to simulate searches, if many simulated searches find no VALID
+    rate, and in older files."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
-    """Lowest INVALID rate above the VALID one, in queries per second of each process, at which no stall of the
-    service may have decided the verdict; None where there was none."""
+    """Lowest INVALID rate above the VALID rate, in queries per second of each process. Rates at which a stall of the
+    service may have decided the verdict do not count. None where no rate counts."""
     steady_state_per_s: PositiveAmount | None = None
     """Simulated queries per second in steady state: the VALID rate divided by `loadgen_share`. None without a latency
     limit, where `steady_state_missing` has a reason, and in the oldest files."""
     steady_state_missing: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
-    """Simulated: the rate that LoadGen's rule calls VALID for its arrivals, over the rate that is within the limit in
-    steady state. None without a latency limit, and in older files."""
+    """Simulated: the rate that LoadGen's rule calls VALID for LoadGen's arrivals, divided by the rate within the
+    limit in steady state. None without a latency limit, and in older files."""
     schedule_seed: str | None = None
     """LoadGen's seed of arrival times, in decimal; for several processes, the first one's."""
     items_per_s: PositiveAmount
@@ -217,7 +218,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """Latency of queries in seconds at the judged percentile, in the run at `queries_per_s`."""
     modelled_per_s: PositiveAmount | None
     """Simulated queries per second of all processes in steady state; None where no rate is within the limit. In files
-    without `loadgen_share`, the simulated rate that LoadGen would find."""
+    without `loadgen_share`, this is instead the simulated rate that LoadGen would find."""
     alone_per_s: PositiveAmount | None
     """Queries per second of one process while no other serves; None where there is only one process."""
     overhead_s: Amount
@@ -281,8 +282,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def times_alone(self) -> float | None:
-        """Return the queries per second of all processes together, divided by those of one process alone; None where
-        there is only one process."""
+        """Return the ratio of the queries per second of all processes together to the queries per second of one
+        process alone. None where there is only one process."""
         if self.alone_per_s is None:
             return None
         is_old = self.judged_as == COMPLETED and self.steady_state_per_s is not None  # both are in steady state

@@ -1,10 +1,10 @@
 """List the requirements of MLPerf Inference for recommenders, by round: facts of mlcommons/inference, each with its
 file.
 
-loadgen/mlperf.conf has limits, percentiles, durations and seeds; tools/submission/submission_checker/constants.py has
-the models of a round, and counts that mlperf.conf lacks. For dlrm-v3 mlperf.conf has only a latency limit. The data
-set and the checkpoint of dlrm-v3, 2 TB and 1 TB, have no counterpart here: its requirements apply to definitions of
-our own.
+loadgen/mlperf.conf has limits, percentiles, durations and seeds; for dlrm-v3 it has only a latency limit.
+tools/submission/submission_checker/constants.py has the models of a round, and counts that mlperf.conf lacks. The
+data set of dlrm-v3 (2 TB) and its checkpoint (1 TB) are not available in dlrmbench: the requirements of dlrm-v3 are
+applied to dlrmbench's own benchmark definitions.
 """
 
 from collections.abc import Mapping
@@ -46,9 +46,9 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""Values of [serve] that MLPerf Inference requires, by MLPerf's name of the model and by scenario: limits are upper
-bounds, counts and durations lower bounds. The 270,336 queries that constants.py demands of a server do not apply
-where LoadGen's early stopping judges, as it does here."""
+"""Values of [serve] that MLPerf Inference requires, by MLPerf's name of the model and by scenario. Latency limits
+must not be exceeded; counts and durations must at least be reached. The 270,336 queries that constants.py demands of
+a server do not apply where LoadGen's early stopping judges, as it does here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

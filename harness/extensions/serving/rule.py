@@ -1,9 +1,10 @@
 """Compute LoadGen's rule for a server: the number of late queries that a VALID run may have.
 
-A run of n queries at share p must meet two conditions (mlcommons/inference, loadgen: results.cc, early_stopping.cc):
-the order statistic at n * p is within the limit; and a system that answers exactly a share p in time would have so
-few late queries with a probability below 1 %. The second condition is the stricter one: the shorter a run is, the
-smaller the share of late queries that it may have. Of 200 queries at p95 three may be late, of 10,000 449.
+A run of n queries at share p must meet two conditions (mlcommons/inference, loadgen: results.cc, early_stopping.cc).
+First, the order statistic at n * p is within the limit. Second, so few queries are late that a system which answers
+exactly a share p in time would have so few with a probability below 1 %. The second condition is the stricter one:
+the shorter a run is, the smaller the share of late queries that it may have. At p95, 3 of 200 queries may be late,
+and 449 of 10,000.
 """
 
 import math
@@ -29,11 +30,11 @@ def most_late(num_queries: int, share: float) -> int | None:
 
 
 def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
-    """Return the number of queries of the shortest VALID run in which a share of `late_share` of the queries is late,
-    to within 10 %.
+    """Return the number of queries, to within 10 %, of the shortest run that LoadGen calls VALID though a share
+    `late_share` of its queries is late.
 
-    The number of late queries is taken to be `margin` standard deviations above its mean. `MOST_QUERIES` where no
-    shorter run is VALID.
+    The number of late queries is taken to be `margin` standard deviations above its mean. Return `MOST_QUERIES` where
+    no shorter run is VALID.
     """
     num_queries = 40
     while num_queries < MOST_QUERIES:

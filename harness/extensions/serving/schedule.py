@@ -1,8 +1,9 @@
-"""Reproduce LoadGen's arrivals, and simulate the rate that its rule calls VALID for them against the steady state.
+"""Reproduce LoadGen's arrivals, and simulate two rates: the rate that LoadGen's rule calls VALID for these arrivals,
+and the rate in steady state.
 
-The seeds are LoadGen's published ones: nobody chooses among arrivals. In a short run the arrivals move the highest
-VALID rate by several percent, and LoadGen's rule, which allows fewer late queries the shorter a run is, lowers it
-further. The simulation computes both effects: it judges the same arrivals by the same rule, and the steady state.
+The seeds are published for LoadGen, so nobody chooses the arrivals. In a short run the arrivals move the highest
+VALID rate by several percent. LoadGen's rule allows fewer late queries the shorter a run is, which lowers the rate
+further. The simulation computes both effects: it applies the same rule to the same arrivals.
 """
 
 import math
@@ -17,23 +18,24 @@ from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_l
 from harness.foundation.queue_simulation import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
-"""Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made
-long enough for it."""
+"""Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made so
+long that the rule lowers it no further."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""Minimum number of queries of a run, by percentile, for LoadGen's early stopping: with ln .01 / ln p queries (44,
-90, 152, 459, 4603) none may be late, with more a few."""
+"""Minimum number of queries of a run that LoadGen's early stopping accepts, by percentile. No query may be late in a
+run of ln .01 / ln p queries (44, 90, 152, 459, 4603), where p is the percentile as a fraction; in a longer run a few
+may be."""
 CHANCE = 0.02
-"""Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made long
-enough for it."""
+"""Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made so
+long that chance moves it no further."""
 SHORTEST_S = 2.0
-"""Minimum seconds of a run of LoadGen at the simulated highest VALID rate, so that a run of equally many queries at a
-much higher rate is also long enough for LoadGen to measure."""
+"""Minimum seconds of a run of LoadGen at the simulated highest VALID rate. A run of as many queries at a much higher
+rate is shorter, and must also be long enough for LoadGen to measure."""
 _BLOCK = 2000
 """Number of consecutive simulated queries in a block: the spread of the numbers of late queries between blocks tells
 how far chance moves the highest VALID rate."""
 _NUM_DRAWS, _MOST_DRAWN = 8, 400_000
-"""Number of random draws of items and service times over which the number of late queries is averaged, and maximum
-number of queries of all draws together: long runs need fewer draws."""
+"""Number of random draws of items and service times over which the number of late queries is averaged. Then the
+maximum number of queries of all draws together, which reduces the number of draws for long runs."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 

@@ -20,7 +20,8 @@ MAX_HELD_UP = 3
 INVALID."""
 FAR = 16
 """Minimum step down, as a power of RESOLUTION, from a rate at which the service was held up (stood still) in all
-runs: such runs do not show how far the highest VALID rate is, and each such rate takes MAX_HELD_UP runs."""
+runs. The step is large since these runs do not show how far the highest VALID rate is, and each such rate takes
+MAX_HELD_UP runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +67,8 @@ class Bracket:
     low: float | None
     """Highest VALID rate of queries below every INVALID one; None where no rate was VALID."""
     high: float | None
-    """Lowest INVALID rate, not counting rates at which the service stood still in all INVALID runs; None where there
-    was none."""
+    """Lowest INVALID rate. It does not count rates at which the service stood still in all INVALID runs. None where
+    there was no INVALID rate."""
 
 
 def count_votes(attempts: Sequence[RateAttempt]) -> dict[float, Votes]:
@@ -95,10 +96,11 @@ def search_highest(
     """Search the highest VALID rate: try rates from `start` on, at most `MAX_RATES`, between `least` and `most`, as
     long as `may_go_on` returns True; at least one rate is tried. Return the attempts in order.
 
-    The first step is a factor of `RESOLUTION`. While all rates have the same verdict, the exponent of the factor
-    doubles; below a rate at which all runs were held up it is at least `FAR`. If `start` is the highest VALID rate,
-    the search takes two runs at it and two at a higher rate. The attempts then bracket the highest VALID rate to
-    `RESOLUTION`, unless stopped early.
+    The first step multiplies or divides the rate by `RESOLUTION`. While all rates have the same verdict, the exponent
+    of this factor doubles at each step. Below a rate at which the service was held up (stood still) in all runs, the
+    exponent is at least `FAR`. If `start` is the highest VALID rate, the search takes two runs at it and two at a
+    higher rate. Unless stopped early, the search ends with a VALID and an INVALID rate that differ by a factor of
+    about `RESOLUTION`.
     """
     attempts: list[RateAttempt] = []
     rate: float | None = start

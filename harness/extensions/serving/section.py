@@ -28,8 +28,8 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """Return the values of [serve] by key, of all keys that are set; also of the keys that are not set but chosen by
-    timing or searched, with their present value."""
+    """Return a dict from key to value of those keys of [serve] that are set. Also return the present values of keys
+    that are not set because timing or a search chooses them."""
     return {
         key: value
         for key, value in asdict(serve).items()

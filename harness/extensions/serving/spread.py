@@ -1,11 +1,11 @@
 """Simulate how far a search for the highest VALID rate may end from the true rate, because of its arrivals and
 service times.
 
-A search uses one sequence of arrivals, that of its seed, and judges a rate by a few runs; another sequence would give
-another rate. The true rate is here the one at which half of all runs of as many queries are VALID, over all arrivals,
-items and service times. Whole simulated searches, each with a seed of its own, give the factors by which searches
-miss the true rate; the ends of a search's bracket, divided by these factors, are the spread. The spread contains the
-true rate for the system as it was timed: slowness at other times is not included.
+The true rate is here the rate at which half of all runs of as many queries are VALID, over all arrivals, items and
+service times. A search misses it: it uses one sequence of arrivals, decided by its seed, and judges a rate by a few
+runs. Whole simulated searches, each with a seed of its own, give the factors by which searches miss the true rate.
+The spread is an interval for the true rate: its ends are the ends of a search's bracket, divided by these factors. It
+holds for the system as it was timed; slowness at other times is not included.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from harness.foundation.queue_simulation import Traffic
 
 CONFIDENCE = 0.95
 NUM_SEARCHES = (199, 79, 39)
-"""Numbers of searches to simulate: with each, the order statistics that leave 2.5 % of searches on either side are
-whole numbers."""
+"""Possible numbers of simulated searches; the largest for which there is time is used. With these numbers, the ends
+of the middle 95 % of the searches' results are results of single searches."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
-"""Numbers of queries that are simulated in a second of computing: for a single worker that does not merge queries,
-and for others. Then the seconds of computing beyond which fewer searches are simulated, and those beyond which none
-is."""
+"""Numbers of queries that are simulated in a second of computing: first for a single worker that does not merge
+queries, then for other services. Then two limits in seconds of computing: beyond the first, fewer searches are
+simulated; beyond the second, none is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +34,9 @@ class SearchSpread:
     """Factors by which the ends of a search's bracket may miss the true rate, at which half of all runs are VALID."""
 
     low: float
-    """Lowest ratio of the lowest INVALID rate to the true rate, in all but 2.5 % of searches."""
+    """Ratio of the lowest INVALID rate to the true rate that only 2.5 % of searches fall below."""
     high: float
-    """Highest ratio of the highest VALID rate to the true rate, in all but 2.5 % of searches."""
+    """Ratio of the highest VALID rate to the true rate that only 2.5 % of searches exceed."""
 
     def around(self, bracket: Bracket) -> tuple[float | None, float | None]:
         """Return the lower and upper rate between which the true rate lies with 95 % confidence; None for an end that

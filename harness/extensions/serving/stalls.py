@@ -17,11 +17,11 @@ from harness.extensions.serving.timing import TimedSize
 from harness.foundation.queue_simulation import ServiceTimes
 
 _OF_LIMIT, _OF_CALL = 0.5, 3.0
-"""Minimum length of a stall of the service, the larger of two bounds: as a share of the latency limit, and as a
-multiple of the p99 of the slowest calls."""
+"""Two lower bounds of the length of a stall of the service, of which the larger counts: as a multiple of the latency
+limit, and as a multiple of the p99 of the slowest calls."""
 _WEIGHT = 0.1
-"""Minimum number of queries that arrive during stalls of the service for stalls to count as a possible reason of
-LoadGen's verdict, as a share of the late queries that LoadGen allows."""
+"""Minimum number of queries that arrive during stalls for the stalls to count as a possible reason of LoadGen's
+verdict. It is a share of the number of late queries that LoadGen allows."""
 Call = tuple[int, float]
 """Number of items of a call of the model, and the seconds that the call took."""
 
@@ -35,8 +35,8 @@ class Stalls:
     total_s: float = 0.0
 
     def may_decide(self, rate: float, num_queries: int, share: float) -> bool:
-        """Return whether stalls may decide LoadGen's verdict: enough queries arrive in them at `rate`, compared with
-        the late queries that its rule allows."""
+        """Return whether stalls may decide LoadGen's verdict. They may if, at `rate`, enough queries arrive during
+        stalls, compared with the number of late queries that LoadGen's rule allows."""
         allowed = max(1, most_late(num_queries, share) or 0)
         return rate * self.total_s >= _WEIGHT * allowed
 
@@ -48,10 +48,10 @@ class Stalls:
 def find_stalls(
     calls: Iterable[Call], delays_s: Iterable[float], timed: Sequence[TimedSize], service: ServiceTimes, limit: Limit
 ) -> Stalls:
-    """Find the stalls of a run of LoadGen from the times of calls, and from the delays with which queries were
-    issued.
+    """Find the stalls of a run of LoadGen. They are searched in the times of calls, and in the delays with which
+    queries were issued.
 
-    Most stalls show in both: the stalls from the source with the greater total are returned.
+    Most stalls show in both sources. The stalls found in the source with the greater total are returned.
     """
     usual_s = max(float(np.percentile(size.seconds, 99)) for size in timed)
     least_s = max(_OF_LIMIT * limit.seconds, _OF_CALL * usual_s)

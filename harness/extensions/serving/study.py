@@ -39,8 +39,8 @@ def make_queue_study(
     answer at least one of these rates. Latencies include LoadGen's overhead, where it was measured.
 
     Rates at which the workers are fully busy are left out: their queue grows without end, and their latencies would
-    only depend on the number of simulated queries. The check is Little's law at half the highest rate: the mean
-    number of queries in the system is the rate times the mean latency.
+    only depend on the number of simulated queries. The study has one check, by Little's law, at half the highest
+    rate: the mean number of queries in the system must be the rate times the mean latency.
     """
     mean_s = float(answer_alone(traffic, service, workers).mean())
     full_per_s = most_per_s(traffic, service, workers)

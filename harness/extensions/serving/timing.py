@@ -18,8 +18,8 @@ timed."""
 MIN_CALLS = 5
 """Minimum number of timed calls of each size on each worker, however long the calls take."""
 _GOLDEN_SECTION = 0.618
-"""Step through a list, as a share of the list's length, by which elements chosen one after another are spread evenly
-over the list."""
+"""Step, as a share of a list's length, for choosing elements of the list one after another: with this step, the
+chosen elements are spread evenly over the list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,8 +118,9 @@ def time_calls(
 
 
 def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
-    """Return the times of calls of the model: the mean seconds by the number of items (candidates to rank) in a call,
-    interpolated; and, as factors, the seconds of each timed call over the mean of calls of its size.
+    """Return the times of calls of the model. The first part is the mean seconds of a call for each number of items
+    (candidates to rank), interpolated between timed sizes. The second part is the seconds of each timed call, divided
+    by the mean of calls of its size.
 
     Beyond the largest timed call, the time is extrapolated from the last two sizes.
     """

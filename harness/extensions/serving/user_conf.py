@@ -71,8 +71,8 @@ _KEYS: Mapping[str, Mapping[str, Reading]] = {
         **_OF_ANY,
     },
 }
-"""Honoured keys of a user.conf, by scenario: the key of [serve], and the function that reads a value. For a single
-stream, LoadGen's target latency is the expected latency of a query."""
+"""Accepted keys of a user.conf, by scenario: each with the key of [serve] that it sets, and the function that reads
+its value. In the scenario single stream, LoadGen's target latency is the expected latency of a query."""
 
 
 class _ConfLine(NamedTuple):
@@ -88,9 +88,9 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Apply the user.conf that serve.user_conf names: set in place the keys of [serve] that its lines give, and
-    replace the path by the file's digest. A user.conf that the benchmark definition names, not an option or setting
-    of this call, is left as it is.
+    """Apply the user.conf to which serve.user_conf is the path: set in place the keys of [serve] that its lines give,
+    and replace the path by the file's digest. This is done only if an option or setting of this call gives the path;
+    a user.conf in the benchmark definition is left as it is.
 
     Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
     """
@@ -118,11 +118,12 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Set in place every key of [serve] that MLPerf Inference requires and that no option or setting of this call
-    gives; do so only where an option or setting of this call, not the benchmark definition, gives serve.mlperf.
+    """Set in place the keys of [serve] that MLPerf Inference requires, if an option or setting of this call asks for
+    serve.mlperf. If only the benchmark definition asks for it, nothing is set. Keys that an option or setting of this
+    call gives keep their values.
 
-    The requirements are those of serve.round, or, where it is left out, of the last round that has the definition's
-    `model`.
+    The requirements are those of the round serve.round. If it is left out, they are those of the last round that has
+    the definition's `model`.
     """
     if "serve.mlperf" not in sources or serve["mlperf"] is not True:
         return
@@ -170,8 +171,8 @@ def _parse(path: Path, content: bytes) -> list[_ConfLine]:
 
 
 def _choose(path: Path, lines: list[_ConfLine], model: str | None, scenario: str) -> list[_ConfLine]:
-    """Return the line of a user.conf that LoadGen uses for each key: one for the scenario before one for `*`, then
-    one for the model before one for `*`."""
+    """Return for each key the line of a user.conf that LoadGen uses. A line for the scenario goes before a line for
+    `*`; among these, a line for the model goes before a line for `*`."""
     ranks = [(model, scenario), ("*", scenario), (model, "*"), ("*", "*")]
     chosen: dict[str, _ConfLine] = {}
     for rank in reversed(ranks):

@@ -37,8 +37,8 @@ SIDE_AXIS = "side"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
-    """Kind of experiment that a suite is: its configurations are every benchmark in the two settings base and new,
-    benchmark by benchmark."""
+    """Kind of experiment that a suite is. Its configurations are every benchmark in the two settings base and new,
+    ordered by benchmark."""
 
     def benchmarks(self, request: Request) -> Sequence[str]:
         suite: Suite = request.asked
@@ -117,8 +117,8 @@ SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suit
 
 
 def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
-    """Return an axis of a suite's experiment, as of a sweep: the key `key` with all values that the configurations
-    have of it."""
+    """Return an axis of a suite's experiment, in the form of an axis of a sweep: the key `key`, and all values of
+    this key in the configurations."""
     texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
     return Axis(key=key, values=texts, texts=texts)
 
@@ -132,9 +132,9 @@ _SILENT = ("-q", "--quiet")
 
 
 def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
-    """Return a sentence with the command to run after a suite: with twice the runs if a benchmark has no clear
-    verdict, else, if throughput was measured, with training to the target qualities. Empty after a failure of a
-    benchmark, and where there is nothing more to run."""
+    """Return a sentence with the command to run after a suite. If a benchmark has no clear verdict, it is the same
+    suite with twice the runs. Otherwise, if throughput was measured, it is the same suite with training to the target
+    qualities. Empty if a benchmark failed, or if there is nothing more to run."""
     words = split_command(record.command)
     if facts.failed or words[1:2] != ["suite"]:
         return ""

@@ -27,8 +27,8 @@ from rules.records.study import Cell, StudyColumn, StudyTable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRow:
-    """Benchmark of a suite in base and new settings; one with a `failure`, the reason why it has no ratio, is not in
-    the mean."""
+    """One benchmark of a suite with its results in base and new settings. If it has a `failure`, the reason why it
+    has no ratio, it is left out of the mean."""
 
     benchmark: str
     base: Result | None
@@ -38,15 +38,15 @@ class SuiteRow:
 
     @property
     def whole(self) -> FactorComparison | None:
-        """Comparison of base and new by the whole quantity (such as time to train), not by the factors that it is a
-        product of (such as epochs); None if the benchmark failed."""
+        """Comparison of base and new by the whole quantity, such as time to train, and not by its factors, such as
+        epochs. None if the benchmark failed."""
         return self.comparison.whole if self.comparison is not None and self.failure is None else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeometricMean:
-    """Geometric mean of the benchmarks' ratios new / base, with its interval for these benchmarks; None for the
-    interval where a benchmark has only one pair of runs."""
+    """Geometric mean of the benchmarks' ratios new / base, with its confidence interval for these benchmarks. The
+    interval is None if a benchmark has only one pair of runs."""
 
     ratio: float
     interval: Interval | None
@@ -55,8 +55,8 @@ class GeometricMean:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteFacts:
-    """Results of all benchmarks of a suite, in the suite's order, and the mean of the ratios of those that did not
-    fail; a mean of None if all failed."""
+    """Results of all benchmarks of a suite, in the suite's order, and the mean ratio of the benchmarks that did not
+    fail. The mean is None if all failed."""
 
     name: str
     kind: str
@@ -98,7 +98,8 @@ class SuiteFacts:
 
     @property
     def side_names(self) -> tuple[str, str]:
-        """Names of base and new by the one setting in which they differ, else 'base' and 'new'."""
+        """Names of base and new. If they differ in one setting only, they are named by its values, such as
+        'threads=1' and 'threads=2'; otherwise 'base' and 'new'."""
         settings = {key: values for key, values in self.settings.items() if key != THREADS} or self.settings
         if len(settings) != 1:
             return BASE, NEW
@@ -171,8 +172,8 @@ def _with_comparison(row: SuiteRow, comparison: Comparison) -> SuiteRow:
 
 
 def _why_failed(row: SweepRow) -> str | None:
-    """Return the reason why the base or new configuration of a benchmark has no result that counts; None if it has
-    one."""
+    """Return the reason why a configuration, base or new, of a benchmark has no result that counts; None if it has a
+    result that counts."""
     result = row.result
     if row.failure is not None:
         return f"{row.label}: {row.failure}"
@@ -246,8 +247,8 @@ def _mean_words(facts: SuiteFacts) -> str:
 
 
 def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
-    """Return every verdict with the benchmarks that have it, verdicts of a difference first; each names at most
-    `most` benchmarks, all if `most` is None."""
+    """Return a sentence for every verdict, with the benchmarks that have this verdict; verdicts of a difference come
+    first. Each sentence names at most `most` benchmarks, or all if `most` is None."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:

@@ -1,5 +1,5 @@
-"""Read a suite: benchmarks of which each is measured in two settings, base and new. It is a TOML file, or the shipped
-default.
+"""Read a suite, from a TOML file or the shipped default: a list of benchmarks, and two settings, base and new, in
+which each is measured.
 
 benchmarks = ["dlrm_small", "wukong_small"]
 [base.runtime]
@@ -30,8 +30,8 @@ _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Suite: benchmarks, by names or paths of definitions, and the settings of base and of new; a later setting
-    overrides an earlier one of the same key."""
+    """Suite: benchmarks, given by names or paths of definitions, and the settings of base and of new. If a key is set
+    twice, the later setting counts."""
 
     name: str
     benchmarks: tuple[str, ...]
@@ -39,7 +39,8 @@ class Suite:
     """Configuration values that the suite sets, by setting: "base" and "new"."""
 
     def with_settings(self, side: str, values: Sequence[Override]) -> "Suite":
-        """Return the suite with more values for "base" or "new", which override those that the suite has."""
+        """Return the suite with further values for "base" or "new"; they override values of the same keys in this
+        suite."""
         return replace(self, settings={**self.settings, side: (*self.settings[side], *values)})
 
 

@@ -1,9 +1,9 @@
 """Measure reference run sets on this system, and pack them as an archive (bundle) with which others compare their
 systems.
 
-For each benchmark and for each of the implementations `reference` and `optimized` there are two run sets: of runs
-that train to the target quality, and of throughput. Each is checked when it is made: a run set that is INVALID, or
-whose speed varies too much between processes, ends the command.
+There are two run sets for each benchmark and for each of the implementations `reference` and `optimized`: one trains
+to the target quality, one measures throughput. Each run set is checked as soon as it is made. The command ends if a
+run set is INVALID, or if its speed varies too much between processes.
 """
 
 import getpass
@@ -35,8 +35,8 @@ NUM_STEPS = 100
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 _PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
-"""Regular expression of an entry in a record's JSON that names a folder of datasets, results or systems, or a file
-that Python reads at its start."""
+"""Regular expression of an entry in a record's JSON whose value is a local path: a folder of datasets, results or
+systems, or a file that Python reads when it starts."""
 
 
 def check_name(name: str) -> None:
@@ -56,8 +56,9 @@ def make_bundle(
     """Measure the reference run sets of `benchmarks` on this system, then this system's rates, and return both as an
     archive.
 
-    Run sets are made below `output`, and stay there. Raises HarnessError: exit 6 for a run set that is too noisy to
-    serve as a reference, 2 for a file that names this host, its user or a folder; and what `api.run` raises.
+    Run sets are made below `output`, and stay there. Raises HarnessError with exit 6 if a run set is too noisy to
+    serve as a reference, and with exit 2 if a file names this host, its user or a folder. Also raises the errors of
+    `api.run`.
     """
     refuse_places(without_places(json.dumps(describe_environment())), "the environment")
     environment = Environment.check(data, output)
@@ -73,8 +74,8 @@ def make_bundle(
 def _measure(
     name: str, benchmark: str, implementation: str, data: Path | None, output: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """Measure two reference run sets of one implementation, of runs that train to the target quality and of
-    throughput; raise HarnessError for a noisy run set as soon as it is complete. Yield the folder of each."""
+    """Measure two reference run sets of one implementation, first runs that train to the target quality, then
+    throughput. Yield the folder of each. Raises HarnessError for a noisy run set as soon as it is complete."""
     for label, throughput in ((f"{name}-{implementation}", None), (f"{name}-{implementation}-speed", NUM_STEPS)):
         what = "runs to the target" if throughput is None else "throughput"
         say(f"measuring {benchmark}: {implementation}, {what}")
@@ -96,11 +97,12 @@ def _measure(
 
 
 def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
-    """Return an archive of run sets and of the system's rates (the text of their file), without the folder of the
-    data and the name of the host.
+    """Return an archive of run sets and of the text of the file with the system's rates. The host's name and the
+    folder of the data are removed.
 
-    Each run of a set records the digest of the run before it; where a record is changed, the digests that depend on
-    it are computed again. Raises HarnessError (exit 2) where a file names this host, its user or a folder.
+    Each run of a set records the digest of the run before it. Where removing a name changes a record, the digests
+    that depend on this record are computed again. Raises HarnessError (exit 2) if a file still names this host, its
+    user or a folder.
     """
     files = {RATES_FILE: rates.encode()}
     for folder in folders:
@@ -112,8 +114,8 @@ def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
 
 
 def _read_set(folder: Path) -> dict[str, str]:
-    """Return the files of a run set that go into a bundle (archive of results), by name, without local paths and host
-    name, and with a consistent hash chain of its runs."""
+    """Return a dict from name to content of those files of a run set that go into a bundle (archive of results).
+    Local paths and the host's name are removed, and the hash chain of the runs is made consistent again."""
     found = {path for pattern in SET_FILES for path in folder.glob(pattern) if path.is_file()}
     texts = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(found)}
     files = {member: without_places(text) for member, text in texts.items()}
@@ -146,8 +148,8 @@ def refuse_places(text: str, where: str) -> None:
 
 
 def without_places(text: str) -> str:
-    """Return a file's text without the host's name, and with only the last part of paths to data and to files that
-    Python reads at its start."""
+    """Return a file's text without the host's name. Of the paths to data, and to files that Python reads when it
+    starts, only the last part is kept."""
     text = _PLACE.sub(r'\1"\2"', text)
     return text.replace(f'"host": {json.dumps(socket.gethostname())}', '"host": ""')
 

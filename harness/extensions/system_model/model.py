@@ -38,7 +38,7 @@ THIS = "this"
 _COUNTED_BYTES = 1 << 28
 """Maximum bytes of activations of the batch that is run to count a step's operators."""
 _OFF = 1.005
-"""Smallest ratio of modelled and measured step time (the longer over the shorter) that is printed as a number;
+"""Smallest ratio of the longer to the shorter of the modelled and the measured step time that is printed as a number;
 smaller ratios are printed as 'less than 0.5 % off'."""
 _REMARKS = (
     "In the model, a matrix product takes the time of its FLOP at the rate for its least extent. The rest of a "
@@ -163,8 +163,8 @@ def model_step(costs: StepCosts, system: ModelledSystem) -> dict[str, PhaseTime]
 
 
 def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None, str]:
-    """Return the epochs to converge by the benchmark's reference convergence points, and the point's source; or None
-    and the reason."""
+    """Return the number of epochs to converge, taken from the benchmark's reference convergence points, and the
+    source of the point used. If there is none, return None and the reason."""
     files = (rcp_file(benchmark, name) for name in reversed(OFFICIAL_ROUNDS))
     file = next((file for file in files if file is not None), None)
     points = () if file is None else load_points(file, benchmark.score.num_runs)
@@ -186,14 +186,14 @@ def system_study(
     known_s: Mapping[str, float] = MappingProxyType({}),
     is_ranked: bool = False,
 ) -> StudyRecord:
-    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system; with
-    `measure`, steps are also timed on the system that the command runs on, named THIS.
+    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system. With
+    `measure`, steps are also timed on the system on which the command runs, named THIS.
 
-    `environment` is the environment check of the system THIS; of other systems, their files of rates say how they
-    were measured. `prices` are per hour, by system; `known_s` are measured seconds of a step, by system, of some
-    systems. Where `is_ranked`, systems are ordered by the cost to train, or, where the cost is unknown, by the time
-    to train, or, where that is unknown, by the time of a step. A run that does not fit into a system's memory has
-    neither time nor cost. Raises ConfigError, DatasetError.
+    `environment` is the environment check of the system THIS; other systems' files of rates say how the rates were
+    measured. `prices` is a dict from system to price per hour. `known_s` is a dict from system to measured seconds of
+    a step, for some of the systems. If `is_ranked`, systems are ordered by the cost to train; if that is unknown, by
+    the time to train; if that is unknown too, by the time of a step. A run that does not fit into a system's memory
+    has neither time nor cost. Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -266,9 +266,9 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort a table's rows, one per system, in place, the least first: by cost to train, else by time to train, else
-    by time of a step, the first of these that is known for all systems. Return a sentence on the order and one on the
-    model's error.
+    """Sort a table's rows, one per system, in place and in ascending order. The order is by the first of three
+    columns that is known for all systems: cost to train, time to train, time of a step. Return a sentence on the
+    order and one on the model's error.
 
     Systems on which a run does not fit are last, without a rank.
     """
@@ -294,8 +294,8 @@ def _as_number(cell: Cell) -> float:
 
 
 def _describe_noise(systems: Mapping[str, ModelledSystem]) -> Iterator[str]:
-    """Yield a sentence for each system whose rates may be noisy: on load while they were measured, and on how far
-    apart the repetitions of a rate lay."""
+    """Yield a sentence for each system whose rates may be noisy. It states the machine's load while rates were
+    measured, and how far apart the repetitions of a rate lay."""
     for name, system in systems.items():
         spreads = [number.spread for number in system.numbers if number.spread is not None]
         words = [] if name == THIS else [*system.warnings]

@@ -18,12 +18,12 @@ _THREADS = "runtime.threads"
 
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
-    """Return the measured seconds of a training step with the configuration `config` (threads may differ) on
-    reference systems, by system name: from a run set of throughput if there is one, else from runs that train to the
-    target.
+    """Return a dict from reference system to the measured seconds of a training step with the configuration `config`
+    (threads may differ). They are taken from a run set of throughput if there is one, else from runs that train to
+    the target.
 
-    Raises ReferenceSystemError and InputError for a reference that cannot be read as a system, or has a run set that
-    may not be used as a reference.
+    Raises ReferenceSystemError and InputError if a reference cannot be read as a system, or has a run set that may
+    not be used as a reference.
     """
     values = {key: given["value"] for key, given in config.values().items() if key != _THREADS}
     found = dict[str, float]()
@@ -62,8 +62,8 @@ def _rate_of(results: Sequence[Result]) -> float | None:
 
 
 def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -> str:
-    """Return a sentence on the order of ranked systems, the best first, which names those without a rank since a run
-    does not fit into their memory."""
+    """Return a sentence on the order of ranked systems, the best first. It also names the systems without a rank, on
+    which a run does not fit into memory."""
     left = f" Not ranked, since no run fits there: {names(list(unfit), 12)}." if unfit else ""
     return (f"By modelled {by}, the least first: {names(list(order), 12)}." if order else "") + left.removeprefix(
         "" if order else " "
@@ -71,10 +71,10 @@ def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
-    """Return a sentence on how far modelled step times are off on those systems whose step time is also measured, and
-    how many pairs of these systems the modelled times put in the same order as the measured ones.
+    """Return a sentence on how far modelled step times are off, on the systems whose step time is also measured. It
+    also says how many pairs of these systems have the same order by modelled as by measured times.
 
-    Both arguments are seconds of a training step, by system name; systems in only one of them are ignored.
+    Both arguments are dicts from system to seconds of a training step; systems in only one of them are ignored.
     """
     both = {name: (modelled_s[name], known_s[name]) for name in modelled_s if name in known_s}
     if not both:

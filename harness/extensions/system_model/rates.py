@@ -1,8 +1,8 @@
 """Measure the rates of this system's CPU as training steps reach them, for `dlrmbench measure-system`.
 
-Rates of copies and of row lookups are the ceilings that `profile` measures. The matrix products that `profile` times
-have the best layout that it finds, and operands that stay in a cache; those timed here have the layout of a linear
-layer, and operands that do not stay in a cache.
+Rates of copies and of row lookups are the ceilings that `profile` measures. Rates of matrix products are other rates
+than `profile` measures. `profile` times products in the best layout that it finds, with operands that stay in a
+cache. Here products are timed in the layout of a linear layer, with operands that do not stay in a cache.
 """
 
 import os
@@ -23,8 +23,8 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import fft_flop
 
 _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
-"""Widths, depth and batch size of the measured linear layers, and bytes of all layers of one width together; these
-are used in turn, so that no core's cache holds their weights."""
+"""Widths, depth and batch size of the measured linear layers. Then the bytes of all layers of one width together; the
+layers are used in turn, so that no core's cache holds their weights."""
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"

@@ -16,7 +16,7 @@ from rules.records.metrics import METRICS
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
-"""Least and greatest rate in queries per second, and latency in seconds, that charts draw."""
+"""Least and greatest value that charts draw, for rates in queries per second and for latencies in seconds."""
 _KINDS = (
     "Rates, latencies and service times are measured, or simulated where so named; bytes are computed. VALID is "
     "LoadGen's verdict on one run of this system, and is not an MLPerf® result."
@@ -120,8 +120,8 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
-    """Return the table of rate and quality by precision. Rates are also given relative to the first measurement in
-    fp32 throughout, if there is one."""
+    """Return the table of rate and quality by precision. If a measurement is in fp32 throughout, the first of these
+    is the reference, to which other rates are also given as ratios."""
     plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
 
     def speed(each: ServedResult) -> Cell:
@@ -164,8 +164,9 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
-    """Return the report blocks on the load of one served configuration: the chart of latency against rate (without a
-    latency limit the table of LoadGen's runs), and the simulation's table, if it was kept."""
+    """Return the report blocks on the load of one served configuration. The first is the chart of latency against
+    rate, or, without a latency limit, the table of LoadGen's runs. The second is the simulation's table, if it was
+    kept."""
     measured = served.result
     id_ = _identifier(f"{begin}-load-{measured.label}")
     blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]

@@ -14,8 +14,8 @@ from reports.text.formatting import duration, percent, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
 _DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
-"""Width of a spread that covers 95 %, in standard deviations; and the largest half-width of an interval that is still
-stated, as a logarithm of the rate of queries."""
+"""Width of a spread that covers 95 %, in standard deviations. Then the maximum half-width of an interval, in
+logarithms of the rate of queries; wider intervals are cut to it."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -43,7 +43,8 @@ class ServedResult(NamedTuple):
 
     @property
     def of_modelled(self) -> float | None:
-        """Return the measured rate over the rate that the simulation expects of LoadGen, the mean over processes.
+        """Return the measured rate divided by the rate that LoadGen should find according to the simulation, as the
+        mean over processes.
 
         None where the simulation found no rate.
         """
@@ -176,11 +177,11 @@ def spread_words(served: ServedResult) -> str:
 
 
 def five_words(served: ServedResult) -> str:
-    """Return words on the interval that five processes would give: 'five processes would have an interval of
-    ± 3.1 % (simulated)'.
+    """Return words on the interval that five processes would give: 'five processes would have an interval of ± 3.1 %
+    (simulated)'.
 
-    Computed like an interval, by Student's t on logarithms, with the standard deviation of one process's spread.
-    Empty where the spread is unknown.
+    The interval is computed by Student's t on logarithms of rates, as for measured processes, but with the standard
+    deviation of one process's simulated spread. Empty where the spread is unknown.
     """
     if (spread := served.spread) is None:
         return ""
