@@ -1,5 +1,5 @@
-"""Lists the types of the documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON
-Schemas."""
+"""Lists the types of the documents that `--format json` prints: a dict from a document's name to its type. `dlrmbench
+schema` prints their JSON Schemas."""
 
 from collections.abc import Mapping
 

@@ -1,2 +1,2 @@
-"""Presentation, on terminal and page, of what only some kinds of measurement or study (tables of computed or measured
-numbers) have, in a module named after each kind; the module `details` defines what may be presented."""
+"""Additional output of some kinds of measurement and of study (tables of computed or measured numbers), on terminal
+and page: one module per kind, named after the kind. The module `details` defines what a kind may add."""

@@ -1,9 +1,9 @@
 """Defines what a kind of measurement, such as throughput, or of study (tables of computed or measured numbers) may
 show in addition to the common parts of output; all of it is optional.
 
-To be shown in a table, a chart of every process, comparisons, a page and files, a kind of measurement needs only its
-record type, whose `Measure` describes the compared quantity. Further presentation is the constant DETAILS of a module
-in this package that is named after the kind, or of an extension.
+Tables, charts of every process, comparisons, pages and files need only the record type of a kind of measurement,
+whose `Measure` describes the compared quantity. Additional presentation is the constant DETAILS of a module that is
+named after the kind: a module of this package, or of an extension.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,15 +26,15 @@ class Details:
     """Additional presentation of one kind of measurement, such as throughput, or of study (tables of computed or
     measured numbers).
 
-    For measurements: `lines` makes a result's named values for a terminal. `columns` follow the compared quantity in
-    a page's table of results, in place of the means of the other recorded quantities; the quantities named in
-    `hidden` have no such column. `blocks` makes the blocks below the table, with ids that begin with the given id.
-    `answer` makes the title of a page whose results are all of this kind. `following` returns, after a single result,
-    the options of the command `versus` for the comparison to make next, and its purpose; None where there is none to
-    make.
+    For measurements: `lines` makes a result's named values for a terminal. `columns` makes columns of a page's table
+    of results, which follow the compared quantity and replace the means of the other recorded quantities; the
+    quantities named in `hidden` have no such mean. `blocks` makes the blocks below the table, with ids that begin
+    with the given id. `answer` makes the title of a page whose results are all of this kind. `following` suggests the
+    comparison to make after a single result: it returns the options of the command `versus` and the purpose, or None
+    where there is nothing to compare.
 
     For studies: `chart` draws a table of the study, with the given id. `modelled` names the devices that the study
-    models in place of those of the machine that computed it; '' where the study does not name them. The first
+    models, which need not be those of the machine that computed it; '' where the study does not name them. The first
     `num_leading` findings of the study stand before its first chart and table, the others below; if None, all stand
     before. With `is_answer`, the study is the answer that the other results on the page were measured for: the page
     has the study's title, and the study's sections come first.

@@ -45,8 +45,8 @@ def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: 
 
 
 def _cheapest_words(group: Sequence[Result]) -> str:
-    """Return the configuration that is cheapest to train, with its cost: '; cheapest to train: a, 0.12 USD'; ''
-    unless prices and scores of all configurations that the rules accept are known."""
+    """Return the configuration that is cheapest to train, with its cost: '; cheapest to train: a, 0.12 USD'. ''
+    unless the price and the score are known for every configuration that the rules accept."""
     accepted = [result for result in group if result.outcome != "invalid"]
     costs = [cost_to_train(result.score.olympic_mean_s, result.price_per_hour) for result in accepted]
     known = [(cost, result) for cost, result in zip(costs, accepted, strict=True) if cost is not None]
@@ -57,11 +57,11 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return the scores of results under an official MLPerf name in words: of two results each score, of more the
-    smallest and the largest, with the mark that MLCommons' guidelines demand beside published results: ', in 5.050
-    min (a) and 3.330 min (b), MLCommons verification unknown'.
+    """Return in words the scores of results under an official MLPerf name: ', in 5.050 min (a) and 3.330 min (b),
+    MLCommons verification unknown'. Two results are both named; of more, only the smallest and the largest score are
+    given. Published results add the words on verification, which MLCommons' guidelines demand.
 
-    INVALID results are left out; '' unless all other results have a score and they are at least two.
+    INVALID results are left out. '' unless there are at least two other results and all of them have a score.
     """
     accepted = [result for result in group if result.outcome != "invalid"]
     times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
@@ -139,8 +139,9 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
-    """Return the time in seconds by which a result is ranked among the results `accepted`: its score, if any of these
-    has a score, else the geometric mean time of its runs that reached the target."""
+    """Return the time in seconds by which a result is ranked among the results `accepted`. If any of `accepted` has a
+    score, this is the result's score, or None if the result has none; else it is the geometric mean time of the
+    result's runs that reached the target."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -192,9 +193,9 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return a sentence that names the best of several configurations, and those not shown to differ from the best,
-    both from the record `found`. `is_of_batches` adds a caveat, for configurations that differ in batch size and were
-    not trained to a target."""
+    """Return a sentence that names the best of several configurations, and the configurations not shown to differ
+    from it, as recorded in `found`. `is_of_batches` adds a caveat for configurations that differ in batch size and
+    were not trained to a target."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -250,9 +251,10 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Return words to end the sentence that one configuration is faster than another: their numbers of threads, where
-    these and other settings differ, and the caveat that another batch may take more samples, where batch sizes differ
-    and nothing was trained to a target; '' where neither applies."""
+    """Return words that follow the statement that one configuration is faster than another. If the two differ in the
+    number of threads and in other settings, the words give both numbers of threads. If they differ in batch size and
+    were not trained to a target, a caveat says that another batch size may need more samples. '' where neither
+    applies."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -271,8 +273,9 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Return the number of pairs of runs with equal seeds in which the same configuration has the larger value of the
-    quantity `name`, for the configuration of which this is true more often."""
+    """Compare two configurations run by run, in pairs with equal seeds: count the pairs in which the base has the
+    larger value of the quantity `name`, and the pairs in which the new configuration has it. Return the larger of the
+    two counts."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]
@@ -280,11 +283,11 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """Return the names of two compared results: their labels. If a label only says 'base' or 'new', the result's
-    place in a pair measured alternately, and the two results differ in one setting, the value of this setting is the
-    name.
+    """Return the names of two compared results, which are their labels. Labels 'base' and 'new' only state the places
+    in a pair measured alternately; if such a pair differs in a single setting, each name is the value of this
+    setting.
 
-    A result that the rules reject is marked with the rules that it breaks: 'batch=512 (INVALID: RC101)'.
+    If the rules reject a result, the broken rules follow its name: 'batch=512 (INVALID: RC101)'.
     """
     keys = {key for side in (base, new) if side.asked is not None for key in side.asked.config} - {THREADS}
     given = [change for change in comparison.changes if change.name in keys]
@@ -302,7 +305,7 @@ def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, 
 
 
 def _with_refusal(name: str, side: Result) -> str:
-    """Return a compared result's name; where the rules reject the result, with the rules that it breaks: 'a (INVALID:
+    """Return a compared result's name. If the rules reject the result, the broken rules follow: 'a (INVALID:
     RC101)'."""
     if side.outcome != "invalid":
         return name

@@ -76,16 +76,15 @@ def gather_everything(
 ) -> ReportContent:
     """Read and judge, once, all results at or below `paths`.
 
-    Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
-    verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
-    judge by. If checkpoints were recorded, a study (table and findings) of them is added, which recommends an
-    interval between checkpoints if `mtbf_s`, the mean time between failures in seconds, is given. `reference` names a
-    reference system, whose comparable results come last, or the published MLPerf results, whose table is then among
-    the contents.
+    Without `second_opinion` the official MLPerf checker is not run. While it runs, `on_opinion` is called with the
+    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark, `ruleset`
+    is the official round to judge by. If checkpoints were recorded, a study (table and findings) of them is added; it
+    recommends an interval between checkpoints if `mtbf_s`, the mean time between failures in seconds, is given.
+    `reference` names a reference system, whose comparable results are added last. Or it names the published MLPerf
+    results, whose table is then added to the contents.
 
-    Raises InputError where there is nothing to read; ReferenceSystemError for a reference system that is unknown or
-    has no comparable result, and for results that must not be ranked among published ones, as their benchmark is not
-    MLPerf's.
+    Raises InputError if there is nothing to read. Raises ReferenceSystemError if a reference system is unknown or has
+    no comparable result, or if results are to be ranked among published ones but their benchmark is not MLPerf's.
     """
     table = asked_table(reference)
     reference = None if table is not None else reference
@@ -144,7 +143,7 @@ def gather_everything(
 
 
 def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Return the measurements in `found`, each a (folder, kind), without repetitions and without those inside one of
-    the folders `sweeps`, since the table of a sweep shows the measurements in the sweep's folder."""
+    """Return the measurements in `found`, each a (folder, kind), without repetitions. Measurements inside one of the
+    folders `sweeps` are left out, since the table of the sweep shows them."""
     distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
     return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

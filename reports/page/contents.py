@@ -54,8 +54,8 @@ _SCORE_WORDS = {
 
 
 class ResultGroup(NamedTuple):
-    """Group of comparable results, which share tables, with their baseline and each other result's comparison with
-    it."""
+    """Group of comparable results, which share tables: the results, the baseline, and the comparison of each other
+    result with the baseline."""
 
     results: Sequence[Result]
     baseline: Result
@@ -70,7 +70,7 @@ class ResultGroup(NamedTuple):
 
 class PagePart(NamedTuple):
     """Specification of a section of the page: the kinds of results that it is shown for, and the function that makes
-    it for a group of results, or returns None where the group has nothing to show."""
+    it for a group of results. The function returns None if the group has nothing to show."""
 
     kinds: Collection[str]
     make: Callable[[ResultGroup], PageSection | None]
@@ -78,8 +78,8 @@ class PagePart(NamedTuple):
     """Whether the section is also shown for the measurements of a sweep, in addition to the sweep's own table and
     charts."""
     is_brief: bool = False
-    """Whether the section is also on the page of one sheet that has only what a decision needs (`report
-    --summary`)."""
+    """Whether the section is also on the page that `report --summary` makes: one sheet with only what a decision
+    needs."""
 
 
 TRAINED = ("training",)
@@ -128,8 +128,8 @@ def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageS
 
 
 def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
-    """Return a section shortened for a page on one sheet: of its charts only the first, without the table of the
-    chart's values, and its notes only if `has_notes`."""
+    """Return a section shortened for a page on one sheet. Of the section's charts only the first is kept, without the
+    table of its values. Notes are kept only if `has_notes`."""
     first = next((block for block in section.blocks if isinstance(block, Chart)), None)
     return replace(
         section,
@@ -150,8 +150,8 @@ def _is_in_head(section: PageSection) -> bool:
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
-    """Return the sections on a sweep's measurements, in addition to the sweep's own table and charts; none without a
-    result, and none for runs that train to a target quality, which are in a group of results instead."""
+    """Return the sections on a sweep's measurements, in addition to the sweep's own table and charts. Empty if
+    nothing was measured, and for runs that train to a target quality, which the page shows in a group of results."""
     if not results or results[0].is_logged:
         return ()  # results with logs are in groups of their own on the page
     group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
@@ -164,8 +164,9 @@ def _made(group: ResultGroup, sections: Sequence[PagePart]) -> tuple[PageSection
 
 
 def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section that shows every run as a dot; for several configurations of an official benchmark that have
-    an Olympic mean, also a chart of the intervals of their times, raw and RCP-normalised. None without a run."""
+    """Return the section that shows every run as a dot; None without a run. If there are several configurations of an
+    official benchmark with an Olympic mean, a second chart has the intervals of their times, raw and
+    RCP-normalised."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
     if chart is None:
@@ -183,8 +184,8 @@ def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
 
 
 def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
-    """Return the section on the spread of the times to train of a group's result sets, and on the difference that can
-    be detected between two such sets; None where no result has a run."""
+    """Return the section on the spread of the times to train of a group's result sets, and on the difference between
+    two sets that can be detected at this spread; None where no result has a run."""
     if not any(result.runs for result in group):
         return None
     blocks = spread_blocks(group, context, f"{id_}-spread-table")

@@ -47,17 +47,17 @@ def read_documents(
 
 
 def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
-    """Return results as CSV with one row per run; without runs, with one row per process of the measurements. Text
-    that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """Return results as CSV with one row per run. If there are no runs, each process of the measurements has a row.
+    Text that a spreadsheet would run as a formula gets a leading apostrophe."""
     from reports.tables.frames import document_csv  # imported here, since the page needs no pandas
 
     return document_csv(with_measured(document_of(sets), measured, sets))
 
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
-    """Return the verdict tables, one per group of comparable configurations, each followed by the differences that
-    can be detected between sets of as many runs; then `sections`, which are those on sweeps, measurements, profiles
-    and studies (computed or measured tables), as blocks."""
+    """Return the report as blocks. First come the verdict tables, one per group of comparable configurations; below
+    each, the differences that can be detected between sets with as many runs. Then come `sections`, the sections on
+    sweeps, measurements, profiles and studies (computed or measured tables)."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

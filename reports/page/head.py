@@ -25,14 +25,15 @@ from rules.records.study import StudyRecord
 
 NOT_RECORDED = "Not on record"
 _NAMES = {"Code": "versions of the code", "Noise": "noise of the machine"}
-"""Names of lines of a page's head where a list says which of them are not on record."""
+"""Dict from the name of a row of the page's head to the words for it in the sentence that lists what was not
+recorded."""
 _FIRST_MS = 1_514_764_800_000
-"""Start of 2018 in ms since 1970, before MLPerf's first round: earlier time stamps in logs are of another clock and
-give no date."""
+"""Start of 2018 in ms since 1970, before MLPerf's first round. A log's time stamps before it are not of a clock set
+to the date, so no date is taken from them."""
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _MOST_VALUES = 4
-"""Maximum number of values of a swept setting up to which the page's head names each; of more values it gives the
-number."""
+"""Maximum number of values of a swept setting that the page's head lists. Of a setting with more values, the head
+gives only their number."""
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 
@@ -41,8 +42,8 @@ class Provenance:
     """Provenance of one result, sweep or study: machine, command, code, date; a member is empty where no record has
     it.
 
-    `moments_ms` are the times, in ms since 1970, UTC, at which the result's runs or the study were started. `origins`
-    are, for a study, the ways in which numbers of its tables were made other than by measurement, such as 'modelled'.
+    `moments_ms` are the times at which the result's runs or the study were started, in ms since 1970, UTC. `origins`
+    say, for a study, how those numbers of its tables were made that were not measured, such as 'modelled'.
     """
 
     machine: str = ""
@@ -72,8 +73,8 @@ def provenance_of_result(result: Result) -> Provenance:
 
 
 def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Provenance:
-    """Return the provenance of a profile (machine, command, code, date) from its run set's record; the load of the
-    system is that during all `profiles` on the page."""
+    """Return the provenance of a profile (machine, command, code, date) from its run set's record. The load of the
+    system is taken over all `profiles` on the page."""
     moment = epoch_ms(record.created_utc)
     return Provenance(
         machine=_with_numbers(processor_words(record.system.fields) or printable(record.system.name, 60), record),
@@ -110,8 +111,8 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
 
 
 def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
-    """Return a machine's name; where the name contains that of its processor, the processor's family, model and
-    number of cores follow, as far as recorded."""
+    """Return a machine's name. If the name contains the processor's name, the processor's family, model and number of
+    cores follow, as far as they are recorded."""
     host = "" if record is None else record.system.fields.get("host_processor_model_name", "")
     return f"{machine}{_numbers(record.environment)}" if record is not None and host and host in machine else machine
 
@@ -182,8 +183,9 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 def differing_words(content: ReportContent) -> str:
     """Return in words how a page's configurations differ: for sweeps, the varied settings with their values; for two
-    configurations, the changed settings, and the same per benchmark where every benchmark has two; for more
-    configurations, the names of settings with several values; for a single one, 'nothing: one configuration'."""
+    configurations, the changed settings; for more, the names of the settings with several values; for a single one,
+    'nothing: one configuration'. If every benchmark has two configurations, the changed settings are given per
+    benchmark."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)
@@ -214,7 +216,7 @@ def differing_words(content: ReportContent) -> str:
 
 
 def _values_words(values: Sequence[str]) -> str:
-    """Return the values of a swept setting, '0.03, 0.06'; of many values, the number."""
+    """Return the values of a swept setting, '0.03, 0.06'; only the number of values if there are many."""
     return ", ".join(values) if len(values) <= _MOST_VALUES else str(len(values))
 
 
@@ -250,8 +252,9 @@ def _code_words(version: str, environment: Mapping[str, Any], several: str = "")
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """Return in words what may have disturbed the page's measurements. For studies (computed or measured tables) that
-    timed nothing, a sentence that the command gives the same numbers again; '' where neither is known."""
+    """Return in words what may have disturbed the page's measurements. If the page has only studies (computed or
+    measured tables) that timed nothing, say instead that the command gives the same numbers again. '' if nothing is
+    known."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())

@@ -29,10 +29,10 @@ _KINDS = ("training", "throughput", "quality")
 """Kinds of measurement that every implementation of a model (such as reference or optimized) supports."""
 _MAX_COMMAND = 400
 _MOST_RUNS = 20
-"""Number of runs per configuration from which on the page no longer suggests doubling the runs of a sweep."""
+"""Number of runs per configuration at which the page stops suggesting to double the runs of a sweep."""
 _MEASURING = ("--throughput", "--quality", "-n", "--runs", "--name", "--seed", "--format")
-"""Options of a sweep's command that are left out of the suggested command that trains the sweep's configurations to
-the target."""
+"""Options of a sweep's command to be removed from it where the page suggests a command that trains the sweep's
+configurations to the target."""
 _TO_QUIET = "names what makes this machine noisy; then measure again"
 _TO_REPAIR = "lists the broken rules with their remedies"
 _TO_DECIDE = "writes a one-page summary for a decision"
@@ -97,9 +97,9 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
 
 
 def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
-    """Return the command that trains the configurations of a sweep over batch sizes to the target. '' where the
-    benchmark has no target, where a setting other than the batch size and those of the section 'runtime' is varied or
-    changed, and for a sweep that was not made from the command line."""
+    """Return the command that trains the configurations of a sweep over batch sizes to the target. '' if the
+    benchmark has no target, or if the sweep was not made from the command line. '' also if the sweep varied or
+    changed a setting that is neither the batch size nor in the section 'runtime'."""
     try:
         words = shlex.split(record.command)
     except ValueError:
@@ -128,8 +128,8 @@ def _after_profile(profile: ProfileRecord, record: RunSetRecord) -> tuple[str, s
 
 def _after_one(result: Result) -> tuple[str, str] | None:
     """Return the suggested next command after one result, with its purpose: list broken rules, find what makes the
-    machine noisy, add runs that a score or verdict needs, or compare with another configuration; None where there is
-    no other configuration to suggest."""
+    machine noisy, add runs that a score or verdict needs, or compare with another configuration. None where none of
+    these applies."""
     assert result.place is not None and result.asked is not None
     place, record = _from_here(result.place), result.asked
     if result.outcome == "invalid":

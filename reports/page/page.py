@@ -55,9 +55,10 @@ def build_page(
     """Return the contents of the whole HTML page; `data` is the page's data as JSON for programs, already safe to
     embed.
 
-    The results of each group are compared with `baseline` where it is in the group, else with the first of the group
-    as read. `order` is the order of configurations in a group. With `is_brief` the page has only what a reader needs
-    to decide between configurations. A page may consist of sweeps, profiles, measurements or studies only.
+    The results of a group are compared with `baseline` if the group contains it, else with the first of the group's
+    results that was read. `order` is the order of configurations in a group. With `is_brief` the page has only what a
+    reader needs to decide between configurations. A page may consist of sweeps, profiles, measurements or studies
+    only.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -108,7 +109,7 @@ def other_sections(
     gathered: ReportContent, *, has_step: bool = True
 ) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
     """Return three lists of the page's sections: on sweeps with their scaling laws, on profiles, and on studies
-    (tables of computed or measured numbers), each study's with the kind of the study.
+    (tables of computed or measured numbers). Each section of a study is a pair (kind of the study, section).
 
     Without `has_step` the findings of studies leave out the next command, for a page whose head suggests one.
     """
@@ -123,8 +124,8 @@ def other_sections(
 
 
 def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
-    """Yield the section of each sweep, and after it the sections on the sweep's measurements, which name the sweep
-    where there are several."""
+    """Yield the section of each sweep, followed by the sections on its measurements. If there are several sweeps, the
+    sections on measurements name their sweep."""
     names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
     for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
         yield section
@@ -142,9 +143,9 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _whole_of(place: Path) -> Path:
-    """Return the folder of all results that were made together with the run set at `place`: the folder that contains
-    the run set, but the folder of the whole hyperparameter search if the set is of a pair that the search
-    compared."""
+    """Return the folder of all results that were made together with the run set at `place`. This is the folder that
+    contains the run set. If the set is one of a pair that a hyperparameter search compared, it is the folder of the
+    whole search."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 
@@ -155,11 +156,11 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """Return the title of the page: the answer of its comparison, a sentence on its only result, or the title of the
-    study where all results were measured for one study.
+    """Return the title of the page: the answer of its comparison, or a sentence on its only result. If all results
+    were measured for one study, return the study's title.
 
-    Without runs that train to a target quality, the title is the answer of the page's measurements, sweep or profile;
-    where there is no single answer, it counts the contents.
+    Without runs that train to a target quality, the title is the answer of the page's measurements, sweep or profile.
+    If there is no single answer, the title says how many of each the page has.
     """
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
@@ -192,8 +193,8 @@ def _headline(
 
 
 def _unfinished(results: Sequence[Result]) -> str:
-    """Return words to end the title of a page on the results of one command that is not finished: how many of the
-    runs that the command was to make are finished, and the command that continues; '' for all other pages."""
+    """Return words to end the page's title where all results are of one command that has not made all its runs: how
+    many runs are finished, of how many, and the command that continues. '' for all other pages."""
     places = {result.place.parent for result in results if result.place is not None}
     if len(results) < 2 or len(places) != 1:
         return ""
@@ -250,8 +251,8 @@ def _metrics(gathered: ReportContent) -> list[Metric]:
 
 
 def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
-    """Return results labelled by the name that the user gave their run set (without benchmark and time), where that
-    is unique."""
+    """Return results with shorter labels: each gets the name that the user gave its run set, without benchmark and
+    time, if no other result has that name."""
     brief = [brief_name(result) for result in sets]
     return tuple(
         replace(result, label=name) if brief.count(name) == 1 else result
@@ -330,8 +331,8 @@ def _group_view(
 
 
 def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
-    """Return a group's contents without sentences that are at the top of the page already: a list leaves out an item
-    such as 'new: …' if its text after the colon is part of one of the sentences `said`."""
+    """Return a group's contents without sentences that the top of the page has already. An item of a list, such as
+    'new: …', is removed if one of the sentences `said` contains its text after the colon."""
 
     def unsaid(block: Block) -> bool:
         return not isinstance(block, Bullets) or bool(block.items)

@@ -56,9 +56,10 @@ def render_report(
 ) -> str:
     """Return the report's text in one of FORMATS; JSON and CSV hold only result sets and measurements.
 
-    `now` is the time that the page prints, `baseline` the configuration with which the others of its group are
-    compared, `order` the order of configurations in HTML and other output made of blocks. With `is_brief` the page
-    has only what a reader needs to decide: the answer, the machine and the command, the differences, and every run.
+    `now` is the time that the page prints. `baseline` is the configuration with which the others of its group are
+    compared. `order` is the order of configurations in HTML and in other output made of blocks. With `is_brief` the
+    page has only what a reader needs to decide: the answer, the machine and the command, the differences, and every
+    run.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
@@ -77,10 +78,9 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """Return the data that the page embeds for programs: the table row and the runs of every configuration whose runs
-    the page shows, only the table row of each other configuration, and whole studies. The runs of a configuration,
-    and the rows of the other configurations, are stored as a list per quantity, or as a single value where all are
-    equal.
+    """Return the data that the page embeds for programs. If the page shows a configuration's runs, the data has the
+    configuration's table row and its runs, else only the table row. Studies are embedded whole. To save space, runs,
+    and rows without runs, are stored as one list per quantity, or as a single value where all are equal.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
     already and a second copy would be large; `report --format json` has everything.

@@ -15,8 +15,9 @@ floating-point rounding."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """Return a table cell that shows `text` and is sorted by the number `value`, for a column whose texts would not
-    sort by size, because their units vary. Six digits of the number are kept. An unknown value sorts last."""
+    """Return a table cell that shows `text` and is sorted by the number `value`. It is for columns whose texts have
+    different units, so that the texts would not sort by size. Six digits of the number are kept. An unknown value
+    sorts last."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.6g}", sub=sub)
 
 
@@ -33,8 +34,8 @@ def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
 
 
 def spread_text(found: LogSummary) -> str:
-    """Return the variation of the values that a summary is of, in words: 'CV 4.3 %' (coefficient of variation), 'all
-    equal'; '' for a single value."""
+    """Return in words how much the summarised values vary: 'CV 4.3 %' (coefficient of variation), 'all equal'; '' for
+    a single value."""
     spread = found.coefficient_of_variation
     return "" if spread is None else "all equal" if spread < ALL_EQUAL else f"CV {percent(spread)}"
 
@@ -56,8 +57,8 @@ def mean_columns(
     """Return the table columns of a quantity: one with its geometric means and one with their intervals, or, if
     `is_narrow`, a single column with each interval below its mean.
 
-    `member` is the field of a row's item that holds the summary with mean and interval; `interval` gives the name of
-    the intervals and their unit, for the heading.
+    `member` names the attribute of a row's item that holds the summary (mean and interval). `interval` is the heading
+    of the intervals: their name and unit.
     """
     name, unit = interval
     if not is_narrow:

@@ -19,10 +19,10 @@ def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
     """Return the cost to train, which is computed, not measured: the Olympic mean time in seconds times the price per
-    hour, in the price's currency; None where either is unknown, or where so many runs did not converge that the mean
-    is infinite.
+    hour, in the price's currency. None if time or price is unknown, or if the mean is infinite because too many runs
+    did not converge.
 
-    The score is not used in place of the mean time: an RCP (reference convergence point) factor lengthens it to make
+    The cost is not computed from the score: an RCP (reference convergence point) factor lengthens the score to make
     scores comparable, but nobody pays for the added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
@@ -31,8 +31,8 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
 
 
 def cost_text(cost: float | None) -> str:
-    """Format a cost with four significant digits, and from 10,000 on as a whole number: training may cost a
-    thousandth of a currency unit or a thousand units."""
+    """Format a cost with four significant digits, as costs may be a thousandth of a currency unit or thousands of
+    units; from 10,000 on, format it as a whole number."""
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
@@ -84,8 +84,8 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """Yield table columns of energy and cost to train, each with the function that makes a cell; columns of energy
-    only if it was measured for some result, that of cost only if some price is known."""
+    """Yield table columns of energy and of cost to train, each with the function that makes a cell. The energy
+    columns exist only if some result's energy was measured, the cost column only if some price is known."""
     yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:

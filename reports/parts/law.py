@@ -59,8 +59,8 @@ def _interval_words(fitted: PowerLaw) -> str:
 
 
 def chosen_words(law: ScalingLaw) -> str:
-    """Return a sentence with the number of configurations that a scaling law leaves out because another configuration
-    with equal training FLOP (to 10 %) has a better mean; '' where none was left out."""
+    """Return a sentence with the number of configurations that a scaling law leaves out. A configuration is left out
+    if another one with the same training FLOP (within 10 %) has a better mean. '' where none was left out."""
     if not law.num_beaten:
         return ""
     return (

@@ -22,14 +22,14 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "B": num_bytes,
 }
 _IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
-"""Formats of values by unit, for table columns whose title has the unit: without the unit, and without an SI prefix,
-so that all digits before the decimal point are shown."""
+"""Dict from a unit, such as samples/s, to the function that formats a value for a table column whose title already
+has the unit. The text has no unit and no SI prefix, so that all digits before the decimal point are shown."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a sweep's kind of measurement compares. None for a sweep of runs that train to a
-    target quality, and for a sweep that measures a factor of their time, such as throughput: the table of these has
-    columns of its own."""
+    """Return the quantity that a sweep's measurements compare. None for sweeps whose tables have columns of their
+    own: sweeps of runs that train to a target quality, and sweeps that measure a factor of the time to train, such as
+    throughput."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -95,7 +95,7 @@ def measured_columns(
 
 
 def _in_column(value: float | None, column: Column) -> str:
-    """Format a measured value for a table column, without its unit where the column's title already ends with it, as
+    """Format a measured value for a table column. The unit is left out if the column's title ends with it, as
     'Queries/s' does."""
     text, unit = in_unit(value, column.unit), column.unit
     if unit is None or not column.title.lower().endswith(unit.lower()):
@@ -122,8 +122,8 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
     """Return the mean of every recorded quantity of one measurement, and the interval of the compared quantity, as
-    plain values for JSON and CSV: each None where there is no result. Empty where `measure` is None, for kinds such
-    as throughput, whose values have other names."""
+    plain values for JSON and CSV. If there is no result, each value is None. If `measure` is None, as for throughput,
+    whose values have other names, the result is empty."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -31,8 +31,8 @@ def smallest_words(smallest: Smallest) -> str:
     sets measured alternately (A/B): '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 %
     power)'.
 
-    Runs made alternately are only as quiet as the set's own runs were: where noise comes and goes, another hour may
-    need a larger difference.
+    The difference for sets measured alternately is computed from the noise of this set's runs. Where noise comes and
+    goes, sets measured in another hour may need a larger difference.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
@@ -48,9 +48,11 @@ def turns_text(smallest: Smallest, name: str = "") -> str:
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'. Where
-    all values are equal: 'less than the 2.0 % between two evaluations' if values can only be multiples of a step, the
-    samples between two evaluations, with `step` as a fraction of the mean, else 'none: all equal'.
+    """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'.
+
+    If all values are equal, return 'none: all equal'. If the values can only be multiples of a step, the samples
+    between two evaluations, return 'less than the 2.0 % between two evaluations' instead, where 2.0 % is `step`, a
+    fraction of the mean.
 
     The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
     in half of cases.
@@ -69,7 +71,7 @@ def _between(low: str, high: str) -> str:
 def outlier_words(result: Result) -> str | None:
     """Return in words the runs of a result that are far slower or faster than its other runs, and how the load of the
     system differed: 'run 3 (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1
-    – 0.2)'; None where no run is."""
+    – 0.2)'. None if there is no outlier."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -82,10 +84,11 @@ def outlier_words(result: Result) -> str | None:
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
     """Return the remark that a set was measured on a noisy machine: '; noisy machine: run 3 (seed 17) at 0.65× the
-    speed of the others', from the words `outlier`, or else that the speed varied between runs.
+    speed of the others'. `outlier` has the words after the colon. If it is empty, the remark says that the speed
+    varied between runs; '' if the speed did not vary.
 
     The speed is said to vary if its coefficient of variation exceeds STEADY_SPEED at 95 % confidence for the number
-    of runs. '' where neither holds.
+    of runs.
     """
     if outlier:
         return f"; noisy machine: {outlier}"
@@ -95,8 +98,8 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
-    """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs; `tolerances` are
-    the drifts of speed that a difference from a later set must exceed."""
+    """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs. `tolerances` are
+    drifts of speed: a difference from a set measured later is detected only if it exceeds them."""
     return (
         "Detectable differences are computed at the strictest level of Holm's method for four tests (time to train, "
         "convergence, throughput, overhead). The four tests together have 95 % confidence. "
@@ -109,8 +112,8 @@ def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
 
 
 def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
-    """Return in words the assumptions behind a measurement's detectable differences; for a measurement of too few
-    processes, the number of processes that a verdict takes."""
+    """Return in words the assumptions behind a measurement's detectable differences. If the measurement has too few
+    processes for a verdict, the words give the number of processes that a verdict needs."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."

@@ -102,8 +102,8 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 
 def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
-    """Return the function that formats a number in a profile by `form`, but as missing if the number is not positive,
-    or is too small or too large to be drawn in a chart."""
+    """Return a function that formats a number in a profile as `form` does. A number that is not positive, or is too
+    small or too large to be drawn in a chart, is printed as missing."""
     return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
@@ -166,7 +166,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
-    """Return as texts the best and the median of a measured rate's trials, and the trials' interquartile range as a
+    """Return texts on the trials in which a rate was measured: the best, the median, and the interquartile range as a
     share of the median."""
     if rate is None:
         return MISSING, MISSING, MISSING

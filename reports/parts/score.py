@@ -1,5 +1,5 @@
 """Makes the JSON documents of scores, with the factors of the time to train (samples to converge, throughput,
-overhead), and from a document the named values that the page and the terminal print."""
+overhead), and makes from a document the named values that the page and the terminal print."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the printed value that is the samples to converge, converted to epochs."""
+"""Name of the printed value that gives the samples to converge as epochs."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -120,22 +120,22 @@ def _why_no_interval(result: Result) -> str | None:
 
 def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
     """Return for each run the samples at which its quality curve crosses the target, interpolated between
-    evaluations; [] where the curve of some run never does, since leaving that run out would bias the mean."""
+    evaluations. Return [] if the curve of any run does not cross it: to leave that run out would bias the mean."""
     values = [smoothed_samples(run) for run in converged]
     return [] if None in values else values
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return two fields of a score's JSON document for a quantity such as the overhead: the field `name` with the
-    geometric mean of the runs' values, and the field `spread` + '_cv' with their coefficient of variation; empty
-    where no value is known."""
+    """Return two fields of a score's JSON document for a quantity such as the overhead. The field `name` is the
+    geometric mean of the runs' values; the field `spread` + '_cv' is their coefficient of variation. Empty where no
+    value is known."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
 
 def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
-    """Return a score's printed values in reading order, by name: the score, the factors of the time such as
-    throughput, and further values such as the energy."""
+    """Return a dict from names to a score's printed values, in reading order: the score, the factors of the time such
+    as throughput, and further values such as the energy."""
     found = {name: show(record) for name, show in _SHOWN}
     return {
         name: Fact(name=name, value=told) if isinstance(told, str) else replace(told, name=name)
@@ -145,8 +145,8 @@ def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
 
 
 def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
-    """Return the score as a named value, a time to train, in `unit` or in a unit chosen for the time; without a
-    score, the mean time of the runs that met the target, with the reason why there is no score."""
+    """Return the score as a named value: a time to train, in `unit` or in a unit chosen for the time. Without a
+    score, return the mean time of the runs that met the target, with the reason why there is no score."""
     score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = f"no score: {short(result.score.no_score_reason or 'the runs do not make one')}"
@@ -160,8 +160,8 @@ def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
 
 
 def unscored_time(times_s: Sequence[float | None], unit: TimeUnit | None = None) -> Fact | None:
-    """Return the time of runs that met the target but make no score, as a value with unit and note: one run's time,
-    or the geometric mean of several; None where no run has a time."""
+    """Return the mean time of runs that met the target, for a result without a score, as a value with unit and note.
+    For one run this is the run's time, for several their geometric mean. None where no run has a time."""
     summary = log_summary(times_s)
     if summary is None:
         return None
@@ -229,9 +229,9 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Return the function that makes a printed value from a score's document: the geometric mean over runs of the
-    field `name`, with the coefficient of variation from the field `spread`. If the values can only be multiples of a
-    step, as with samples between evaluations, the field named by `step` has that step."""
+    """Return a function that makes a printed value from a score's document. The value is the field `name`, a
+    geometric mean over runs; its coefficient of variation is the field `spread`. If values can only be multiples of a
+    step, as samples between evaluations are, `step` names the field with the step."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)

@@ -44,8 +44,8 @@ _STEP = re.compile(
 )
 _MAX_COMMAND = 400
 _LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
-"""Least time in seconds above 0 that is printed as a number, and the text for smaller ones: modelled times have no
-such accuracy."""
+"""Least time above 0, in seconds, that is printed as a number, and the text that is printed for smaller times:
+modelled times are not accurate enough for smaller numbers."""
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
@@ -66,11 +66,9 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
 
 
 def split_step(finding: str) -> tuple[str, Fact | None]:
-    """Split a finding of a study (a computed or measured analysis) into its text and a row for a page's head, which
-    has the next command that the last sentence of the finding suggests ('Next, to see more: dlrmbench report …').
-
-    The whole finding and None are returned where it suggests no command, or one that is too long for a head.
-    """
+    """Split a finding of a study (a computed or measured analysis) into its text and a row for a page's head. The row
+    has the next command, which the last sentence of the finding suggests ('Next, to see more: dlrmbench report …').
+    If the finding suggests no command, or one that is too long for a head, return the whole finding and None."""
     found = _STEP.search(finding)
     if found is None or len(found[0]) > _MAX_COMMAND:
         return finding, None
@@ -137,9 +135,9 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """Return the function that formats all numbers of a column by its unit: times in one time unit (`shared` if
-    given), bytes with one binary prefix, shares in percent, other units with one SI prefix, that of the largest
-    value; numbers without a unit as they are."""
+    """Return the function that formats all numbers of a column, by the column's unit. Times have one time unit
+    (`shared` if given), bytes one binary prefix, shares are in percent. Other units have one SI prefix, chosen for
+    the largest value. Numbers without a unit have no prefix."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -169,9 +167,9 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
-    """Return one time unit for a whole table, so that the times in a row can be compared: the largest unit in which
-    no time is below 0.1 or has five digits before the point. None where no unit is so, and where all columns would
-    choose the same unit by themselves."""
+    """Return one time unit for all times of a table, so that the times in a row can be compared: the largest unit in
+    which every time is at least 0.1 and the largest time is below 10,000. None if no unit meets this, or if all
+    columns would have the same unit in any case."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)
@@ -187,9 +185,9 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the time unit of a column, with its number of decimals: `shared` if given, else the unit that suits the
-    smallest time. Where the column has several times, or `shared` is another unit than the smallest time would have,
-    decimals are such that the smallest time has three significant digits."""
+    """Return the time unit of a column, with its number of decimals. The unit is `shared` if given, else the one that
+    suits the smallest time. The decimals give the smallest time three significant digits; a single time in the unit
+    that suits it keeps the unit's usual decimals."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])

@@ -26,10 +26,10 @@ from reports.text.formatting import (
 
 
 def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
-    """Return the table of a sweep, one row per configuration; the page and the terminal have the same table, but the
-    page's is narrow.
+    """Return the table of a sweep, one row per configuration. The page and the terminal have the same table, which
+    the page shows in a narrow form.
 
-    In the narrow table, the section of a setting ('train' of 'train.global_batch_size') is below the setting's name,
+    In the narrow form, the section of a setting ('train' of 'train.global_batch_size') is below the setting's name,
     and an interval below its mean.
     """
     axes = [
@@ -58,8 +58,8 @@ def _axis_cell(row: SweepRow, at: int) -> Cell:
 
 
 def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
-    """Yield the columns of a sweep's table after those of the varied settings: score and time if runs train to a
-    target quality, then the measured quantities, then numbers of runs and verdicts."""
+    """Yield the columns of a sweep's table that follow the columns of the varied settings. If runs train to a target
+    quality, score and time come first. Then come the measured quantities, then numbers of runs and verdicts."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
@@ -109,8 +109,8 @@ def bound_words(row: SweepRow) -> str:
 
 
 def against_first(row: SweepRow) -> str:
-    """Return a configuration's verdict against the sweep's baseline in a sentence, or 'baseline'; for a configuration
-    that failed or was not measured, words that say so."""
+    """Return a configuration's verdict against the sweep's baseline in a sentence. For the baseline itself return
+    'baseline'; for a configuration that failed or was not measured, say so."""
     if row.failure:
         return f"failed: {row.failure}"
     if row.num_runs == 0:
@@ -119,8 +119,8 @@ def against_first(row: SweepRow) -> str:
 
 
 def brief_verdict(row: SweepRow) -> str:
-    """Return a configuration's verdict against the sweep's baseline in a few words, for a table column; for a
-    configuration that failed, was not measured or is the baseline, the word for that."""
+    """Return a configuration's verdict against the sweep's baseline in a few words, for a table column. A
+    configuration that failed, that was not measured, or that is the baseline has a word for that instead."""
     whole = row.comparison.whole if row.comparison else None
     if row.failure:
         return "failed"

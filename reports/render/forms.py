@@ -1,5 +1,5 @@
-"""Lists the renderers of blocks for output formats other than HTML and terminal text (Markdown, LaTeX), by the name
-of the format in the option --format."""
+"""Lists the renderers of blocks for output formats other than HTML and terminal text (Markdown, LaTeX). `FORMS` is a
+dict from a value of the option --format to the function that renders."""
 
 from collections.abc import Callable, Mapping, Sequence
 

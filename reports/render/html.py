@@ -67,7 +67,7 @@ def finite(value: Any) -> Any:
 @cache
 def _asset(name: str) -> str:
     """Return a style sheet or script without the white space and comments that are for its authors only. Strings in
-    the file must contain no such white space or comment."""
+    the file must contain nothing that would be removed as white space or comment."""
     text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)
@@ -99,13 +99,14 @@ def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
 
 
 _WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Maximum number of characters of a word whose line breaks need no control, and of a part of a longer word, before or
-after '=', that is not to be broken at its underscores: as many as fit into a line on a phone."""
+"""Limits of line breaking, in characters that fit into a line on a phone. The first is the length up to which a word
+needs no control of its line breaks. The second is for longer words: a part before or after '=' that is not longer
+than this is not broken at its underscores."""
 
 
 def _breakable(text: str) -> Markup:
-    """Return a text as HTML with its line breaks controlled: a number stays with its unit; a long word is broken only
-    after an equal sign, or, if it has a long name before or after that sign, at the underscores of the name."""
+    """Return a text as HTML with its line breaks controlled. A number stays with its unit. A long word is broken only
+    after an equal sign; a long name before or after that sign is also broken at its underscores."""
     words = str(escape(_UNIT.sub("\u00a0", _keep_together(text)))).split(" ")
     return Markup(" ".join(_whole(word) if len(word) > _WIDEST_WORD else word for word in words))
 

@@ -16,9 +16,9 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""Last code point of Latin-1. Characters up to here are in every LaTeX font and are written as they are; of those
-beyond, the ones with a LaTeX command above are written as the command, other symbols are left out, and other
-characters are written as their number, such as U+4E2D."""
+"""Last code point of Latin-1. Characters up to here are in every LaTeX font and are written unchanged. Characters
+beyond it are written as the LaTeX command above if there is one. Of those without a command, symbols are left out,
+and other characters are written as their number, such as U+4E2D."""
 _LABEL_WORDS = 5
 
 
@@ -43,8 +43,8 @@ def _escaped(char: str) -> str:
 
 
 class _Writer:
-    """Writer of blocks as LaTeX, which remembers the last heading, as the caption of tables without one, and the
-    labels already used."""
+    """Writer of blocks as LaTeX. It remembers the labels already used, and the last heading, which becomes the
+    caption of a table without a caption."""
 
     def __init__(self) -> None:
         self.heading = "Table"

@@ -35,9 +35,9 @@ _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Pattern of the parts of a text that are not broken over lines: a command to be copied (which follows a colon or
-comma up to the end of its clause, is in quotes, or is the whole text), a number with its percent sign, and a
-range."""
+"""Pattern of the parts of a text that are not broken over lines: a command to be copied, a number with its percent
+sign, and a range. A command is in quotes, or is the whole text, or follows a colon or comma up to the end of its
+clause."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -186,7 +186,7 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _below(text: str, width: int) -> list[str]:
-    """Return the lines of a table cell that is too long for its row, to be printed below the row: a list of items
+    """Return the lines of a table cell that is too long for its row and is printed below the row. A list of items
     separated by '; ' is wrapped at blanks; any other text, such as a path, stays on one line."""
     said = printable(text)
     return _fill(said, width) if "; " in said else [said] if said else []
@@ -195,11 +195,11 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide a table's columns, given by index, into parts that fit the terminal's width; every part begins with the
-    columns that name the rows. A table that fits is one part.
+    """Divide a table's columns into parts that fit the terminal's width; return the column indices of each part.
+    Every part begins with the columns that name the rows. A table that fits is one part.
 
-    Rows are named by the first column and by the columns directly after it that have `names_row`, as long as all of
-    these take at most half of the width, or two thirds while the columns so far do not distinguish all rows.
+    Rows are named by the first column, followed by further columns with `names_row`. A column is added if all naming
+    columns then take at most half of the width, or two thirds if the columns before it do not distinguish all rows.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
@@ -229,8 +229,8 @@ def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> li
 
 
 def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
-    """Return, for each table column, the least width at which no word is cut: a column of numbers must hold its
-    longest number and the longest word of its heading, a column of words its longest word."""
+    """Return, for each table column, the least width at which no word is cut. A column of numbers must hold its
+    longest number and the longest word of its heading. A column of words must hold its longest word."""
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
     words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
     cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]
@@ -245,8 +245,9 @@ def _aligned(
     """Return the terminal lines of a table's head, then those of each row.
 
     `aligns` has one letter per column: 'l' for left, 'r' for right (where only the head is wrapped), 'L' for left and
-    never wrapped. Where a row would be wider than `width`, the widest columns that may be wrapped become narrower:
-    first only as far as ranges and other units stay whole, then down to the longest word; in the end words are cut.
+    never wrapped. If a row would be wider than `width`, the widest columns that may be wrapped become narrower in
+    three steps, until the row fits. Ranges and numbers with their units stay whole in the first step, words in the
+    second; in the third, words are cut.
     """
     texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]

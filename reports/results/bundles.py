@@ -1,8 +1,9 @@
 """Packs and reads reference bundles: one system's result sets in one archive, which is not trusted when it is read.
 
-A bundle is a ZIP archive of regular files: bundle.json has the digest of each other file. These are the files of run
-sets that judging and comparing read, and system.toml with the system's rates. Sizes, names and digests are checked
-before anything is written, so that no archive writes outside of the folder that it is opened in.
+A bundle is a ZIP archive of regular files. The file bundle.json has the digest of each other file. The other files
+are system.toml, with the system's rates, and the files of run sets that are needed to judge and compare them. Sizes,
+names and digests are checked before anything is written, so that no archive writes outside of the folder that it is
+opened in.
 """
 
 import hashlib
@@ -28,8 +29,8 @@ MAX_BYTES = 2 << 20
 MAX_MEMBERS = 2_000
 MAX_MEMBER_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 32 << 20
-"""Largest size in bytes of all files in an archive together, counted while they are decompressed, since an archive
-may state less."""
+"""Largest size in bytes of all files in an archive together. It is counted during decompression, since the archive
+may state a smaller size."""
 _PART = r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}"
 _OF_A_SET = (
     r"extra/(?:definition\.toml|run_set\.json|last_run|throughput\.json|run_\d{1,6}/attempt_\d{1,6}/run\.json)"
@@ -58,8 +59,8 @@ _BROKEN = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bundle:
-    """Reference bundle (.zip of a system's results) in memory: its record bundle.json, and the content of each other
-    file by name."""
+    """Reference bundle (.zip of a system's results) in memory: its record bundle.json, and a dict from the name of
+    each other file to the file's content."""
 
     path: Path
     record: BundleRecord
@@ -69,7 +70,7 @@ class Bundle:
 def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_version: str) -> bytes:
     """Return the ZIP archive of a system's result files; equal arguments give equal bytes.
 
-    Raises ValueError where one of the files is none that a reference bundle may hold, or the archive is larger than
+    Raises ValueError if a reference bundle must not hold one of the files, or if the archive is larger than
     MAX_BYTES.
     """
     if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
@@ -96,8 +97,8 @@ def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_ver
 def read_bundle(path: Path) -> Bundle:
     """Read a reference bundle (.zip of a system's results) into memory; nothing is written.
 
-    Raises InputError, which names the file in the archive, for an archive that is damaged, edited, of another version
-    or kind, or beyond MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES or MAX_TOTAL_BYTES; OSError where the archive cannot
+    Raises InputError, which names the file in the archive, if the archive is damaged, edited, of another version or
+    kind, or beyond MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES or MAX_TOTAL_BYTES. Raises OSError if the archive cannot
     be read.
     """
     try:
@@ -132,7 +133,8 @@ def is_bundle(path: Path) -> bool:
 
 
 def write_members(bundle: Bundle, folder: Path) -> None:
-    """Write the files in a reference bundle (.zip of a system's results) below an empty folder. Raises OSError."""
+    """Write the files in a reference bundle (.zip of a system's results) below an empty folder. Raises OSError if a
+    file cannot be written."""
     for member, content in bundle.files.items():
         place = folder / member
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +143,9 @@ def write_members(bundle: Bundle, folder: Path) -> None:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the entries of a reference bundle (a .zip) by name, without decompressing them. Raises InputError for a
-    file that no bundle may have."""
+    """Return a dict from file name to archive entry for a reference bundle (a .zip), without decompressing anything.
+    Raises InputError if the archive has more than MAX_MEMBERS files, an entry that no bundle may have, or no
+    bundle.json."""
     found = archive.infolist()
     if len(found) > MAX_MEMBERS:
         raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")
@@ -164,8 +167,8 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, about: zipfile.ZipInfo, left: int) -> bytes:
-    """Decompress one file of an archive. Raises InputError for a file of more than MAX_MEMBER_BYTES, or of more than
-    the `left` bytes that may still be decompressed."""
+    """Decompress one file of an archive. Raises InputError if the file has more than MAX_MEMBER_BYTES, or more than
+    `left`, the number of bytes that may still be decompressed."""
     most = min(MAX_MEMBER_BYTES, left)
     try:
         with archive.open(about) as file:

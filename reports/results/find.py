@@ -1,4 +1,5 @@
-"""Finds a configuration by its label or short name, and reads the prices that a command line gives by such names."""
+"""Finds a configuration by its label or short name, and reads the prices that a command line gives for
+configurations."""
 
 import math
 import re
@@ -16,8 +17,9 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def brief_name(result: Result) -> str:
-    """Return the part of a run set's label between benchmark and time, which is the name that the user chose, or a
-    digest; for a result without a folder, such as one from an export, the whole label."""
+    """Return the short name of a result: the part of its run set's label between benchmark and time, which is the
+    name that the user chose, or a digest. For a result without a folder, such as one from an export, return the whole
+    label."""
     return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
 
@@ -28,7 +30,7 @@ def brief_label(label: str, benchmark: str | None) -> str:
 
 def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
     """Return the result whose label or chosen name is `name`, or the only one whose label contains it. Raises
-    InputError, which names the command-line `option`, where none or several match."""
+    InputError, which names the command-line `option`, if no result matches or several do."""
     return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
@@ -36,7 +38,7 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
     """Return the index of the configuration whose label or chosen name is `name`, or of the only one whose label
     contains it, ignoring case.
 
-    Raises InputError, which names the command-line `option`, where none or several match.
+    Raises InputError, which names the command-line `option`, if no configuration matches or several do.
     """
     wanted = name.casefold()
     both = list(enumerate(zip(labels, briefs, strict=True)))
@@ -63,9 +65,10 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
     """Return the results with their systems' prices per hour, None where no price is given.
 
-    `given` are 'NAME=PRICE', where NAME is a label, a part of one, or a reference system for all of its sets, or
-    'PRICE' for all other sets. A currency may follow the number, the same for all. Raises InputError for a text that
-    is not a price, for several currencies, and for a name that matches none or several.
+    Each text in `given` is 'NAME=PRICE' or 'PRICE'. NAME is a label, a part of a label, or the name of a reference
+    system, whose sets all get the price. 'PRICE' alone is for all sets that no NAME matches. A currency may follow
+    the number, the same in all texts. Raises InputError if a text is not a price, if currencies differ, or if a NAME
+    matches no result or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None

@@ -41,9 +41,10 @@ def gather(
     """Read the result of every result set (logs of one benchmark on one system) at or below `paths`, each folder
     once.
 
-    Without `second_opinion` the official MLPerf checker is not run; `on_opinion` is called with the number of its
-    verdicts so far and in total. `benchmark_file` defines a user's own benchmark, `ruleset` is the official round to
-    judge by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
+    Without `second_opinion` the official MLPerf checker is not run. While it runs, `on_opinion` is called with the
+    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark, `ruleset`
+    is the official round to judge by. Raises InputError if there is nothing to read, DefinitionError if the round is
+    not known.
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -70,8 +71,9 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """Return for each judged result set the verdicts on the submission and on the MLPerf round that hold the set, in
-    this order. The key is the set's path, as the set's own verdict states it."""
+    """Return a dict from the path of a judged result set, as the set's own verdict states it, to the verdicts on the
+    submission that holds the set and on the MLPerf round that holds the submission, in this order. Without a round,
+    the submission's verdict stands alone."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:
@@ -125,16 +127,16 @@ def make_result(
 
 
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
-    """Return the owner of a benchmark's name: MLPerf ('official'); 'own' where it is shipped or `is_defined`; else
-    'unknown'."""
+    """Return who defines the benchmark of this name: 'official' for MLPerf, 'own' for another shipped benchmark or if
+    `is_defined`, else 'unknown'."""
     if name is not None and name in shipped_names():
         return "official" if shipped_versions(name)[-1].status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 
 def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results; each run that an earlier result also has is marked by `repeats`, so that charts show it
-    once."""
+    """Return the results, with each run that an earlier result also holds marked: the run's `repeats` names the
+    earlier result. Charts thus show such a run once."""
     seen: dict[object, str] = {}
     marked = []
     for result in results:
@@ -177,10 +179,11 @@ def _label(result_set: ResultSet) -> str:
 
 
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
-    """Return the interval of the geometric mean of all runs' times, printed beside a score; None without a score.
+    """Return the interval of the geometric mean of all runs' times, which is printed beside a score. None without a
+    score, or if a run did not converge: an infinite time leaves no mean.
 
-    None also where a run did not converge: an infinite time leaves no mean. For a run set that was to grow until its
-    mean was precise enough (`until`), the level allows for this stopping rule.
+    `until` is given for a run set that was to grow until its mean was precise enough; the interval's level then
+    allows for this stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -1,5 +1,5 @@
-"""Reads results from measurements by fresh processes, of any kind but runs that train to a target quality:
-extra/<kind>.json."""
+"""Reads results from the files extra/<kind>.json: measurements by fresh processes, of any kind but runs that train to
+a target quality."""
 
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from rules.records.run_set import RunSetRecord
 
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
-    """Read the measurement of a kind (such as throughput) in a folder; None where it is missing, or damaged, which is
-    added to `problems`."""
+    """Read the measurement of a kind (such as throughput) in a folder. None if its file is missing or damaged; damage
+    is added to `problems`."""
     path = folder / "extra" / f"{kind}.json"
     record = read_record(path, find_record_type(kind), problems)
     if record is None:
@@ -36,7 +36,7 @@ def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None
 
 
 def read_measured(folder: Path, kind: str) -> Result:
-    """Read the measurement of a kind (such as throughput) in a folder. Raises InputError where its file is missing or
+    """Read the measurement of a kind (such as throughput) in a folder. Raises InputError if its file is missing or
     damaged."""
     problems: list[str] = []
     measured = find_measured(folder, kind, problems)
@@ -92,8 +92,8 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
 
 
 def value_step(result: Result) -> float:
-    """Return the mean resolution of the values of a measurement's processes (such as that of the clock), as a
-    fraction of the values."""
+    """Return the mean resolution of the values that a measurement's processes measured, as a fraction of the values.
+    The resolution of a value can be, for example, that of the clock."""
     assert result.measured is not None
     steps = [_step(process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
@@ -131,6 +131,6 @@ def title_of(result: Result) -> str:
 
 
 def _step(process: Any) -> float:
-    """Return the resolution of the value that one process measured (such as that of the clock), as a fraction of the
-    value; 0 where the process's record has none."""
+    """Return the resolution of the value that one process measured, as a fraction of the value; 0 where the process's
+    record has none. The resolution can be, for example, that of the clock."""
     return float(getattr(process, "resolution", 0.0))

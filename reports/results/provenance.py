@@ -1,5 +1,5 @@
-"""Finds how a result set relates to others: repetitions of one configuration, alternate measurement, its pair or
-sweep."""
+"""Finds how a result set relates to others: whether it repeats a configuration, was measured alternately with others,
+or belongs to a pair or sweep."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from rules.tree.result_set import real_path
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
-    """Return a digest that only repetitions of one set share: of kind, configuration, dataset, threads, matrix
-    products, code, system.
+    """Return a digest that two result sets share only if one repeats the other: same kind, configuration, dataset,
+    threads, matrix products, code and system.
 
     A system is identified by its name and its processor's family and model, because virtual processors of several
-    models have one name. None where a set has no record, or no digest of its code, so that it is not known to repeat
+    models have one name. None if a set has no record, or no digest of its code: it is then not known to repeat
     another.
     """
     if record is None or record.code_sha256 is None:
@@ -71,9 +71,9 @@ def interleaving_of(folder: Path) -> str | None:
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """Return distinct labels of result sets, made from their names and folders.
 
-    Where sets of several pairs or sweeps share a name, the labels of all sets in these pairs and sweeps begin with
-    the name of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other repeated name gets
-    a number.
+    If sets in different pairs or sweeps have the same name, all labels in these pairs and sweeps begin with the name
+    of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other repeated name gets a
+    number.
     """
     groups = _groups_of([folder for _, folder in places])
     used: dict[str, set[Path | None]] = {}
@@ -87,7 +87,7 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
 
 
 def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
-    """Return, for each result set, the folder of the group (such as a pair or sweep) that it was measured in, None
+    """Return, for each result set, the folder of the group (such as a pair or sweep) in which it was measured; None
     for a set measured by itself. Every set in a sweep's folder belongs to the sweep."""
     places = [None if folder is None else real_path(folder) for folder in folders]
     groups = {above: read_group(above) for above in {place.parent for place in places if place}}
@@ -107,8 +107,8 @@ def pair_of(folder: Path | None) -> str | None:
 
 
 def search_of(folder: Path | None) -> ExperimentRecord | None:
-    """Return the record of the hyperparameter search that made the A/B pair to which the result set in `folder`
-    belongs; None for a set in no such pair."""
+    """Return the record of a hyperparameter search, given the folder of a result set: the set belongs to an A/B pair
+    that the search made. None for a set in no such pair."""
     if pair_of(folder) is None:
         return None
     assert folder is not None
@@ -122,8 +122,8 @@ def with_seed(command: str, seed: int) -> str:
 
 
 def seeded_command(record: RunSetRecord, folder: Path | None) -> str:
-    """Return the command that made a run set, with its seed where the command names none; for a set in a pair that a
-    hyperparameter search made, the search's command."""
+    """Return the command that made a run set, with its seed added if the command names none. For a set in a pair that
+    a hyperparameter search made, return the search's command."""
     made = search_of(folder) or record
     return with_seed(made.command, made.base_seed)
 

@@ -24,7 +24,7 @@ _NO_ACCELERATOR = ("", "n/a", "none", "-")
 
 def load_table(path: Path | None = None) -> PublishedTable:
     """Read the table of published MLPerf results at `path`, or the shipped one. Raises InputError, which names the
-    faulty field."""
+    faulty field, if the table is not valid."""
     table = decode(SHIPPED if path is None else path, PublishedTable)
     if isinstance(table, Damage):
         raise InputError(f"{table}. Make it with 'dlrmbench score ROUND... --format published'.")
@@ -49,8 +49,8 @@ def asked_table(reference: str | None) -> PublishedTable | None:
 
 
 def make_published(sets: Sequence[Result]) -> tuple[PublishedTable, list[str]]:
-    """Make the table of published results from result sets of official benchmarks that have a score, and a list of
-    reasons why each other set is left out."""
+    """Make the table of published results from the result sets of official benchmarks that have a score. Return also
+    the reasons why other sets are left out."""
     rows, left_out = list[PublishedResult](), list[str]()
     for result in sets:
         found = _make_row(result)
@@ -104,8 +104,8 @@ def count_accelerators(result: Result) -> tuple[int | None, str | None]:
 
 
 def find_repository(folder: Path) -> str | None:
-    """Return the GitHub repository of an MLPerf round's results, by the innermost folder of the path that is named
-    after one."""
+    """Return the GitHub repository of an MLPerf round's results, given a path inside a copy of the repository. The
+    innermost folder of the path that has a repository's name decides; None if there is no such folder."""
     named = [part for part in folder.absolute().parts if _REPOSITORY.fullmatch(part)]
     return f"{OWNER}/{named[-1]}" if named else None
 

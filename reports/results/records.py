@@ -1,8 +1,8 @@
 """Reads the files stored with logs: the records of a run set and the MLPerf system description, for display.
 
 All files are optional and none is trusted: published logs have no such files, and existing ones may hold anything. A
-damaged file becomes one problem to show and is not used; all texts of the others are printable, and no list is longer
-than MAX_ITEMS.
+damaged file is not used, and one problem to show says so. All texts of the other files are printable, and no list in
+them is longer than MAX_ITEMS.
 """
 
 import json
@@ -38,8 +38,8 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""Names of two settings of a run set: the number of threads, and the times of a training step by which the number of
-threads was chosen."""
+"""Names of two settings of a run set: the number of threads, and the times by which it was chosen (of a training step
+with each number of threads tried)."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -72,8 +72,8 @@ class SetRecords:
 
 
 def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | None:
-    """Read the record in a file, its texts printable; None where the file is missing, or damaged, which is added to
-    `problems`."""
+    """Read the record in a file and make its texts printable. None if the file is missing or damaged; damage is added
+    to `problems`."""
     try:
         path.lstat()
     except (OSError, ValueError):
@@ -86,8 +86,8 @@ def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | No
 
 
 def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecord | None:
-    """Read the record of the group (pair, sweep, suite or search) in `folder`; None where it is missing, or damaged,
-    which is added to `problems`."""
+    """Read the record of the group (pair, sweep, suite or search) in `folder`. None if it is missing or damaged;
+    damage is added to `problems`."""
     record = read_experiment(folder, _printable)
     if not isinstance(record, Damage):
         return record
@@ -102,14 +102,13 @@ def read_study(path: Path) -> StudyRecord | None:
 
 
 def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
-    """Read the record of the run set in a folder; None where it is missing, or damaged, which is added to
-    `problems`."""
+    """Read the record of the run set in a folder. None if it is missing or damaged; damage is added to `problems`."""
     return read_record(folder / "extra" / "run_set.json", RunSetRecord, problems)
 
 
 def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
-    """Read the records stored with a result set's logs; never raises for their content. Records that the reader
-    `files` has already read are not read again."""
+    """Read the records stored with a result set's logs. Whatever they contain, no error is raised. Records that the
+    reader `files` has already read are not read again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:
@@ -127,8 +126,8 @@ def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> Se
 
 
 def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
-    """Return a run set's resolved configuration, automatic values replaced by those that were chosen: (value, source)
-    by key."""
+    """Return a run set's resolved configuration as a dict from a setting's key to (value, source). Automatic values
+    are replaced by the values that were chosen."""
     if record is None:
         return {}
     texts = {key: (brief_code(_shown(entry.value)), entry.source) for key, entry in record.config.items()}
@@ -148,11 +147,11 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 
 def describe_times(choice: ChoiceRecord) -> str:
-    """Return in words the times of a training step with each number of threads that was tried, and which of these
-    times tie with the chosen number's. For a run set that answers inference queries, return the simulated queries/s
-    instead.
+    """Return in words the time of a training step with the chosen number of threads and with each other number tried,
+    and which others tie with the chosen one. An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where
+    nothing was timed.
 
-    An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
+    For a run set that answers inference queries, return the simulated queries/s instead.
     """
     if choice.service is not None:
         return _describe_services(choice.service)
@@ -182,8 +181,8 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Return in words the simulated queries/s of the other numbers of workers and threads that were tried, each with
-    the fastest way of batching, in percent of the chosen setting's.
+    """Return in words the simulated queries/s of the numbers of workers and threads that were tried but not chosen,
+    each with its fastest way of batching, in percent of the queries/s of the chosen setting.
 
     The rates themselves are left out: a rate measured later, at another load of the system, would seem to contradict
     them.
@@ -201,7 +200,7 @@ def _describe_services(service: ServiceChoice) -> str:
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:
-    """Return the recorded environment of a run set, software and system, as texts by name."""
+    """Return the recorded environment of a run set, software and system, as a dict from names to texts."""
     return dict(pairs(record.environment)) if record else {}
 
 
@@ -220,8 +219,8 @@ def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def commit_of(record: RunSetRecord) -> str | None:
-    """Return the first 12 characters of the commit that made a run set, with a + where the code's files differed from
-    the commit; None if unknown."""
+    """Return the first 12 characters of the code commit with which a run set was made, with a + where the code's
+    files differed from the commit; None if unknown."""
     return brief_commit(record.environment.get("commit"), record.environment.get("commit_is_dirty"))
 
 
@@ -241,7 +240,8 @@ def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
 
 
 def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return a JSON object's members as texts by name, those of nested objects as 'key.inner'; at most MAX_ITEMS."""
+    """Return a JSON object's members as a dict from names to texts, at most MAX_ITEMS. A member of a nested object
+    has a name such as 'key.inner'."""
     found: list[tuple[str, str]] = []
     for key, entry in content.items():
         if isinstance(entry, dict):
@@ -274,7 +274,7 @@ def _attempts(extra: Path, files: SetFiles, problems: list[str]) -> Iterator[Att
 
 
 def _attempt_folders(extra: Path, files: SetFiles) -> Iterator[tuple[int, int, str, Path | None]]:
-    """Yield run, attempt, folder and record file of everything in extra/ that is named as an attempt, links
+    """Yield (run, attempt, folder, record file) for every entry of extra/ that has the name of an attempt, links
     included."""
     listed = files.run_folders
     if listed.is_all and len(listed.by_name) <= MAX_ITEMS:

@@ -1,8 +1,8 @@
 """Finds reference systems: other systems' measured results to compare with, from bundles (.zip), shipped or a user's
 own.
 
-`dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A bundle has no set whose speed
-varies by more than MAX_CV between processes.
+`dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A set whose speed varies between
+processes by more than MAX_CV is not in any bundle.
 """
 
 import atexit
@@ -28,14 +28,14 @@ FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
 FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
 """Environment variable that names a folder of the user's own reference bundles (.zip of other systems' results)."""
 MAX_CV = 0.03
-"""Largest coefficient of variation of speed between the processes of a result set that may be one of a reference
+"""Largest coefficient of variation of speed between processes at which a result set may be part of a reference
 system."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedSystem:
-    """Opened reference bundle: its record, and the folder of its unpacked result sets, which exists until
-    `close_systems`, or until the end of the `passing_systems` inside which it was opened."""
+    """Opened reference bundle: its record, and the folder with its unpacked result sets. `close_systems` removes the
+    folder; if the bundle was opened inside the context `passing_systems`, the end of that context removes it."""
 
     path: Path
     record: BundleRecord
@@ -43,7 +43,8 @@ class OpenedSystem:
 
 
 _opened: dict[Path, tuple[OpenedSystem, ExitStack]] = {}
-"""Opened reference bundles by real path, each with the exit stack that removes its unpacked folder."""
+"""Opened reference bundles: a dict from a bundle's real path to the opened bundle and the exit stack that removes its
+unpacked folder."""
 
 
 def system_names() -> tuple[str, ...]:
@@ -73,10 +74,11 @@ def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def open_system(given: str | Path) -> OpenedSystem:
-    """Unpack the results of a reference system, given by the name of a known bundle (.zip) or by a bundle's file; an
-    opened one is not read again.
+    """Unpack the results of a reference system, given by the name of a known bundle (.zip) or by a bundle's file. A
+    bundle that is open already is not read again.
 
-    Raises ReferenceSystemError, which lists the known names, InputError for a bundle that is refused, and OSError.
+    Raises ReferenceSystemError, which lists the known names, if the name is unknown. Raises InputError if the bundle
+    is refused, OSError if it cannot be read or unpacked.
     """
     path = _find(given)
     key = real_path(path)
@@ -111,11 +113,10 @@ def passing_systems() -> Iterator[None]:
 
 
 def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return paths of results in which reference bundles (.zip of a system's results), also those in folders, are
-    replaced by the folders of their sets.
+    """Return paths of results without reference bundles (.zip of a system's results): each bundle, also one in a
+    folder among the paths, is replaced by the folder of its unpacked sets.
 
-    A folder stays in the list with its bundles unless it holds only bundles. Raises InputError for a bundle that
-    cannot be read.
+    A folder with bundles is kept in addition if it has other results. Raises InputError if a bundle cannot be read.
     """
     found = list[Path]()
     for path in paths:
@@ -138,8 +139,8 @@ def find_system(given: str | Path) -> Path:
 
 
 def _find(given: str | Path) -> Path:
-    """Return the file of a reference bundle (.zip of a system's results), given by path or by name; an existing path
-    wins over a name."""
+    """Return the file of a reference bundle (.zip of a system's results), given by path or by name. If the text is
+    both an existing path and a name, it is taken as the path."""
     path = Path(given)
     if path.suffix == SUFFIX or os.sep in str(given) or _is_file(path):
         return path
@@ -200,16 +201,15 @@ def why_no_reference(result: Result) -> str | None:
 
 
 def require_references(results: Sequence[Result]) -> None:
-    """Raise InputError, which names the result set, for a set in a reference bundle that cannot be a
-    reference."""
+    """Raise InputError, which names the result set, if a set in a reference bundle cannot be a reference."""
     for result in results:
         if (why := why_no_reference(result)) is not None:
             raise InputError(f"reference system {system_of(result)}: {result.label}: {why}. Measure it again.")
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results `asked`, followed by those results in `known` (of a reference system) that share the
-    benchmark and the kind of measurement with a result in `asked`. Raises ReferenceSystemError where no result in
+    """Return the results `asked`, followed by a reference system's results `known`, as far as they share the
+    benchmark and the kind of measurement with a result in `asked`. Raises ReferenceSystemError if no result in
     `known` does."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)

@@ -1,8 +1,8 @@
-"""Computes the resolution of a run's values (the distance between neighbouring values that can occur), as a fraction
-of the values, for comparisons and intervals.
+"""Computes the resolution of a run's values, as a fraction of the values, for comparisons and intervals. The
+resolution is the distance between neighbouring values that can occur.
 
-A run ends at an evaluation, so its time and samples have the resolution of the evaluations; other values have the
-clock's. Samples interpolated between evaluations can have any value.
+A run ends at an evaluation, so its time and its samples to converge have the resolution of the evaluations. Other
+values have the resolution of the clock. Samples interpolated between evaluations can have any value.
 """
 
 import math
@@ -15,15 +15,15 @@ _CLOCK_STEP_S = 1e-3
 
 
 def time_step(run: RunResult) -> float:
-    """Return the resolution of a run's time to train: the time between its last two evaluations as a fraction of the
-    time to train; the clock's resolution where the times of evaluations are unknown."""
+    """Return the resolution of a run's time to train, as a fraction of that time: the time between the run's last two
+    evaluations, or, where the times of evaluations are unknown, the resolution of the clock."""
     gap_s = _gap([evaluation.elapsed_s for evaluation in run.evaluations[-2:]])
     return _share(gap_s, run.time_to_train_s, _CLOCK_STEP_S)
 
 
 def samples_step(run: RunResult) -> float:
-    """Return the resolution of a run's samples to converge: the number of samples between its last two evaluations as
-    a fraction of the samples to converge; that of one sample where the evaluations' sample counts are unknown."""
+    """Return the resolution of a run's samples to converge, as a fraction of them: the number of samples between the
+    run's last two evaluations, or one sample where the evaluations' sample counts are unknown."""
     gap = _gap([_trained(evaluation, run.train_samples) for evaluation in run.evaluations[-2:]])
     return _share(gap, run.samples_to_converge, 1.0)
 
@@ -59,9 +59,9 @@ def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:
-    """Return the distance between a run's last two evaluations, whose times or sample counts are `ends`; for a single
-    evaluation, its distance from the run's start. None where a time or count is unknown, or the distance is not
-    positive."""
+    """Return the distance between a run's last two evaluations, in time or samples. `ends` has the time or sample
+    count of each; if it has only one, return the distance from the run's start. None where a time or count is
+    unknown, or the distance is not positive."""
     known = [end for end in ends if end is not None]
     if not known or len(known) != len(ends):
         return None
@@ -70,8 +70,8 @@ def _gap(ends: Sequence[float | None]) -> float | None:
 
 
 def _share(step: float | None, value: float | None, least: float) -> float:
-    """Return a resolution `step` in the unit of `value` (`least` where `step` is None) as a fraction of `value`, at
-    most 1; 0 where `value` is not positive."""
+    """Return a resolution as a fraction of `value`, at most 1; 0 where `value` is not positive. The resolution is
+    `step`, or `least` if `step` is None; both have the unit of `value`."""
     if value is None or not math.isfinite(value) or value <= 0:
         return 0.0
     return min((step if step is not None else least) / value, 1.0)

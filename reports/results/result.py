@@ -33,8 +33,9 @@ Fate = Literal["counted", "dropped", "failed"]
 to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
-"""Owner of a result's benchmark, and verification status: under an official MLPerf name, a result is unverified where
-this harness made its logs, else published; whether MLCommons has verified a published result is not known."""
+"""Owner of a result's benchmark ('own', 'unknown') or, under an official MLPerf name, the result's verification
+status. It is 'unverified' if this harness made the result's logs, else 'published'. Whether MLCommons has verified a
+published result is not known."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",
@@ -54,18 +55,20 @@ _GRIDS = {
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""Function that computes the resolution of a run's value of a quantity, and the confidence of the interval of the
-quantity's mean, by the name of the quantity in RunResult."""
+"""Dict from the name of a quantity in RunResult to a pair: the function that computes the resolution of a run's
+value, and the confidence of the interval of the quantity's mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
-    """One run, or one process of a measurement, with its compared values by name; unknown values are left out.
+    """One run, or one process of a measurement, with its compared values: a dict from a quantity's name to the value.
+    Unknown values are left out.
 
-    `steps` has the resolution of each value, as a fraction of the value: that of the evaluations for times and
-    samples, that of the clock for other values. `curve` has the training progress (in samples, else epochs) and the
-    quality of each evaluation; `stopped_ms` is None where it is not known. `record` is run.json of a run, or a
-    process's entry in extra/<kind>.json. Two repetitions are equal where they measured the same.
+    `steps` has the resolution of each value, as a fraction of the value: times and samples have the resolution of the
+    evaluations, other values have the resolution of the clock. `curve` has, for each evaluation, the training
+    progress (in samples, else epochs) and the quality. `stopped_ms` is None where it is not known. `record` is
+    run.json of a run, or a process's entry in extra/<kind>.json. Label, fate and record do not count when repetitions
+    are compared for equality.
     """
 
     label: str = field(default="", compare=False)
@@ -81,7 +84,7 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run(Repetition):
-    """Run that left a log. `attempt` is its attempt's folder and record, if known.
+    """Run that left a log. `attempt` has the folder and the record of the attempt that made the run, if known.
 
     `repeats` is the label of an earlier configuration on the same page that holds the same run; else empty.
     """
@@ -108,8 +111,8 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """Verdict of the rules on the logs in a result directory; `levels` are the verdicts on the submission and round
-    that it is in, innermost first."""
+    """Verdict of the rules on the logs in a result directory. `levels` are the verdicts on the submission and on the
+    round that contain the directory, innermost first."""
 
     result_set: ResultSet
     verdict: Verdict
@@ -126,12 +129,13 @@ NO_SCORE = BenchmarkResult(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One configuration with its runs or processes. `judged`, the judged logs, is None without logs; `asked`, the run
-    set's record (run_set.json), and `measured`, the measurement in extra/<kind>.json, are None without such a file.
+    """One configuration with its runs or processes.
 
-    `quantities` are the names of the compared quantities, the whole (such as the time to train) first. `stated` are
-    settings that logs or measurements state, by name. `score` and `outcome` are the runs' score and the rules'
-    verdict. `unfinished` are attempts that left no result. `problems` are sentences about files that are not used.
+    `judged`, the judged logs, is None without logs. `asked` is the run set's record (run_set.json), `measured` the
+    measurement in extra/<kind>.json; each is None without its file. `quantities` are the names of the compared
+    quantities: first the whole, such as the time to train, then its factors. `stated` has settings that logs or
+    measurements state, by name. `score` and `outcome` are the runs' score and the rules' verdict. `unfinished` are
+    attempts that left no result. `problems` are sentences about files that are not used.
     """
 
     label: str
@@ -155,10 +159,11 @@ class Result:
     interval: Interval | None = None
     turns: str | None = None
     """Folder of the sweep or suite in which processes of several configurations were measured alternately. None for a
-    measurement made by itself, and for runs that train to a target quality, whose logs have their start times."""
+    measurement made by itself. None also for runs that train to a target quality: the start times in their logs show
+    whether they alternated."""
     repetition: str | None = None
-    """Digest that is equal for results that repeat each other (same configuration, code and system); None where one
-    of these is not known."""
+    """Digest that is equal for results that repeat each other (same configuration, code and system). None where it is
+    not known whether the result repeats another."""
     price_per_hour: float | None = None
     currency: str = ""
     """Currency of `price_per_hour`, which the user gives for a report; empty where no currency was given."""
@@ -166,8 +171,8 @@ class Result:
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Cache of summaries by the name of the summarised quantity, each with the runs that it summarises; copies of the
-    result with another label share the cache."""
+    """Cache of summaries: a dict from the name of a quantity to its summary and the runs that were summarised. Copies
+    of the result with another label share the cache."""
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -220,7 +225,8 @@ class Result:
 
     @property
     def num_tolerated(self) -> int:
-        """Number of runs that may fail to converge: as many as Olympic scoring drops."""
+        """Number of runs that may fail to converge and still leave a score: the number of slowest runs that Olympic
+        scoring drops."""
         return self.score.num_runs_dropped
 
     @property
@@ -232,7 +238,7 @@ class Result:
 
     @property
     def levels(self) -> tuple[Verdict, ...]:
-        """Verdicts of the rules on the submission and the round that the logs are in, innermost first."""
+        """Verdicts of the rules on the submission and on the round that contain the logs, innermost first."""
         return self.judged.levels if self.judged else ()
 
     @property
@@ -260,8 +266,8 @@ class Result:
 
     @property
     def folder(self) -> Path:
-        """Folder of the result set that this harness made. Raises ValueError for anyone else's logs, and for an
-        export."""
+        """Folder of the result set. Raises ValueError if this harness did not make the set here: for anyone else's
+        logs, and for an export."""
         if self.place is None:
             raise ValueError(f"{self.label}: was not made by this harness.")
         return self.place
@@ -312,12 +318,12 @@ class Result:
 
     @property
     def growth(self) -> StoppingRecord | None:
-        """Record of how a set stopped growing that was to get runs until its mean time was known precisely; None
-        where the number of runs was given."""
+        """Record of how a set stopped growing, for a set that was to get runs until its mean time was known
+        precisely. None where the number of runs was given."""
         return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:
-        """Summarize a quantity of RunResult over the runs that converged; None where none did."""
+        """Summarize a quantity of RunResult over the runs that converged; None where no run converged."""
         runs = [run.log for run in self.converged]
         known_runs, summary = self.known.get(member, (None, None))
         if known_runs is None or len(known_runs) != len(runs) or not all(map(is_, known_runs, runs)):
@@ -329,8 +335,9 @@ class Result:
 
     @cached_property
     def speed(self) -> LogSummary | None:
-        """Summary of the runs' training speed, with evaluations or without, whichever varies less: logs whose blocks
-        overlap evaluations do not separate the two well. None for fewer than two runs."""
+        """Summary of the runs' training speed. The time of evaluations is left out or counted, whichever makes the
+        speed vary less: logs whose blocks overlap evaluations do not separate the two well. None for fewer than two
+        runs."""
         logs = [run.log for run in self.converged]
         known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
         over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
@@ -372,8 +379,8 @@ class Result:
 
 
 def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> Standing:
-    """Return the owner of a result's benchmark, or the result's verification status; under an official MLPerf name
-    'unverified' where the log has keys of this harness."""
+    """Return the owner of a result's benchmark or, under an official MLPerf name, the result's verification status:
+    'unverified' if this harness made the result, else 'published'."""
     if status != "official":
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)
@@ -408,11 +415,11 @@ def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
 
 
 def make_run(log: RunResult, **about: Any) -> Run:
-    """Make a run of a result from its log; `about` has values that the log does not hold, such as `fate` (its use in
-    the score).
+    """Make a run of a result from the run's log. `about` has values that the log does not hold, such as `fate` (the
+    run's use in the score).
 
     The factors of the time to train are computed from three measurements (time to train, training time, samples to
-    converge), so that their logarithms add up.
+    converge), so that the logarithms of the factors add up to that of the time.
     """
     return Run(
         log=log,
@@ -442,8 +449,8 @@ def make_runs(logs: Sequence[RunResult]) -> tuple[Run, ...]:
 
 
 def factor_values(time_s: float | None, train_s: float | None, num_samples: float | None) -> dict[str, float]:
-    """Return a run's time to train in seconds and its factors (samples to converge, throughput in samples/s, overhead
-    as a ratio), by name, as far as they are known."""
+    """Return a dict from names to values: a run's time to train in seconds and the time's factors (samples to
+    converge, throughput in samples/s, overhead as a ratio). Unknown values are left out."""
     values = {} if time_s is None else {"time_to_train": time_s}
     if train_s is not None and num_samples is not None:
         values["throughput"] = num_samples / train_s

@@ -1,5 +1,5 @@
-"""Puts into words how a run set ended that was to grow until its mean time was known precisely: with a precise mean,
-at the largest allowed number of runs, or with a run that has no time."""
+"""Puts into words how a run set ended that was to grow until its mean time was known precisely. Its mean became
+precise, or it reached the largest allowed number of runs, or a run had no time."""
 
 import math
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """Growth of a run set of `num_runs` runs that was to go on until its mean time to train was known to within
-    `width`, a fraction.
+    """Growth of a run set that was to get runs until its mean time to train was known to within `width`, a fraction
+    of the mean. `num_runs` is the number of its runs.
 
-    `after` is the number of runs after which the mean was known so precisely; None where it was not.
+    `after` is the number of runs after which the mean was known that precisely; None if it never was.
     """
 
     width: float

@@ -5,9 +5,9 @@ The run is the unit of analysis. Values from inside a run are not pooled: they a
 intervals too narrow.
 
 Times to train take only few possible values (a coarse grid), because a run ends at an evaluation. The interval of
-their mean then covers the true mean less often than Student's t says, and the less, the more skewed the distribution
-over these values is; no interval from 5 runs avoids that. So intervals of such values are computed at the confidence
-NOMINAL (95 %) and printed as intervals of the confidence AT_LEAST (90 %).
+their mean then covers the true mean less often than Student's t says. The more skewed the distribution over these
+values is, the less often it does; no interval from 5 runs avoids that. So intervals of such values are computed at
+the confidence NOMINAL (95 %) and printed as intervals of the confidence AT_LEAST (90 %).
 """
 
 import math
@@ -23,10 +23,10 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""Confidence that is printed for intervals of values which a run can only have at its evaluations, such as times to
-train. In simulations these intervals cover the mean of 95 % of sets of normal and lognormal times, of 96 % for
-Student's t with 3 degrees of freedom, and of 91 % and more of sets drawn from the shipped reference convergence
-points."""
+"""Confidence that is printed for intervals of values that change only at evaluations, such as times to train. In
+simulations, these intervals cover the mean of 95 % of sets of normal and lognormal times, and of 96 % of sets of
+times from Student's t with 3 degrees of freedom. They cover the mean of 91 % or more of sets drawn from the shipped
+reference convergence points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
@@ -70,7 +70,7 @@ class LogSummary:
         """Confidence interval of the geometric mean; None for fewer than two values, or where the `step` is not
         known.
 
-        It is computed only when read: Student's t takes longer to import than the rest of a summary to compute.
+        It is computed only when it is read: to import Student's t takes longer than to compute the rest of a summary.
         """
         if self.num_values < 2 or self.step is None:
             return None
@@ -86,12 +86,12 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
     """Return half the width of the confidence interval, by Student's t, of the mean of logarithms [..., n], n at
     least 2.
 
-    The values lie on a grid, such as that of evaluations, whose `step` is a fraction of the values: one for all or
-    [...]. The grid has two effects, which both vanish where it is fine. The variance is at least that of n equal
-    values and one more value, a step away (`sample_variance`), so that equal values do not promise certainty. And the
-    interval is widened by the shift of the mean if one run ended a step earlier or later. This is the continuity
-    correction of a mean on a grid (Cox 1970, "The continuity correction"); usual is half of it, here it is made in
-    full because the distribution over few values is skewed.
+    The values lie on a grid, such as the grid of evaluations. `step` is the grid's step as a fraction of the values:
+    one number for all groups, or an array [...]. The grid has two effects, which vanish where it is fine. First, the
+    variance is at least that of n equal values and one more value, a step away (`sample_variance`), so that equal
+    values do not promise certainty. Second, the interval is widened by the shift of the mean if one run ended a step
+    earlier or later. This is the continuity correction of a mean on a grid (Cox 1970, "The continuity correction").
+    Usual is half of this shift; here it is applied in full because the distribution over few values is skewed.
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)
@@ -99,8 +99,8 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
 
 
 def time_interval(times_s: Sequence[float], step: float) -> Interval | None:
-    """Return the confidence interval of the geometric mean of times to train, which lie on the grid of the
-    evaluations, whose `step` is a fraction of the times.
+    """Return the confidence interval of the geometric mean of times to train. The times lie on the grid of the
+    evaluations; `step` is the grid's step as a fraction of the times.
 
     None for fewer than 5 runs, or where a time is not finite: a set in which a run did not converge has no mean.
     """
@@ -117,11 +117,11 @@ def log_summary(
     confidence: float = NOMINAL,
     nominal: float = NOMINAL,
 ) -> LogSummary | None:
-    """Return the summary of the values that are not None; None when there is none, or when one is not positive and
-    finite.
+    """Return the summary of the values that are not None; None if there are no such values, or if one is not positive
+    and finite.
 
-    The interval is made at `nominal` confidence by `log_reach`, and labelled `confidence`; `step` is the resolution
-    of the values, as a fraction of them; without it the summary has no interval.
+    The interval is computed by `log_reach` at the confidence `nominal`, and states the confidence `confidence`.
+    `step` is the resolution of the values, as a fraction of them; without it the summary has no interval.
     """
     known = [value for value in values if value is not None]
     if not known or any(not (math.isfinite(value) and value > 0) for value in known):

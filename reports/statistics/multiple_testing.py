@@ -1,5 +1,5 @@
-"""Tests families of differences: all differences of all comparisons that are shown together, at the levels of Holm's
-method."""
+"""Tests families of differences by Holm's method. A family has all differences of all comparisons that are shown
+together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestResult:
-    """Result of the tests of one difference, at the levels of Holm's method: `apart` is the two-sided level of the
+    """Result of the tests of one difference. Holm's method sets their levels: `apart` is the two-sided level of the
     test against zero, `within` the one-sided level of the test of equivalence within the margin.
 
-    `found` is the verdict of `decide`; `in_turns` is the verdict of `decide` without drift tolerance, as if the runs
+    `found` is the verdict of `decide`. `in_turns` is the verdict of `decide` without drift tolerance, as if the runs
     had been made alternately (A/B).
     """
 
@@ -28,10 +28,10 @@ class TestResult:
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
-    """Test one family of differences, each with its margin (the smallest effect), by Holm's method, together with
-    further p-values, `shares`, such as those of tests on the shares of runs that converged.
+    """Test one family of differences by Holm's method, each with its margin (the smallest effect). `shares` are
+    p-values of further tests in the family, such as tests on the shares of runs that converged.
 
-    Returns the results of the differences, and the Holm levels of the further p-values.
+    Returns the results of the differences, and the Holm levels of the further tests.
     """
     if not family:
         return [], _holm(shares, confidence)
@@ -48,8 +48,8 @@ def judge_family(
 
 def confidence_with_best(number: int, confidence: float) -> float:
     """Return the confidence level at which to compare the best of `number` groups with each other group, so that
-    `confidence` holds over all pairs of groups, not only over the pairs compared: the best group is known only from
-    the same data, and in each pair either group may be called worse."""
+    `confidence` holds over all pairs of groups. Pairs without the best group count as well, because the same data
+    decide which group is the best. In each pair either group may be called worse."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 
@@ -57,9 +57,10 @@ def least_apart(values: Floats, confidence: float) -> float:
     """Return the least significant difference between the means of two groups, over all pairs of groups
     (configurations).
 
-    `values` [groups, rounds] were measured alternately, each group once per round. The spread is that of the
-    residuals after the means of groups and rounds: Student's t at Bonferroni's level. The spread of two groups alone
-    would not contain noise that affected every run of one of them and no run of the other.
+    `values` [groups, rounds] were measured alternately, each group once per round. The difference is computed by
+    Student's t at Bonferroni's level. Its spread is that of the residuals after the means of groups and of rounds,
+    over all groups. The spread of the two groups alone would miss noise that affected every run of one group and no
+    run of the other.
     """
     number, rounds = values.shape
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
@@ -74,8 +75,8 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
 
 
 def _stack(differences: Sequence[Difference]) -> Difference:
-    """Return one Difference whose members are arrays, made of single differences in their order, to test all at
-    once."""
+    """Return one Difference whose members are arrays with the values of the given differences, in their order, so
+    that all are tested at once."""
     columns = (
         [getattr(each, name) for each in differences] for name in ("mean", "standard_error", "degrees", "tolerance")
     )

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from reports.statistics.ratios import Floats
 
 MAX_EXACT = 200_000
-"""Largest number of rearrangements of runs that a permutation test tries in full (10 against 10 runs have 184,756);
-with more, it draws NUM_RANDOM."""
+"""Largest number of rearrangements of runs that a permutation test tries in full (10 against 10 runs have 184,756).
+If there are more, the test draws NUM_RANDOM of them."""
 NUM_RANDOM = 20_000
 _SEED = 20_200_715
 # Sums of the same numbers in another order differ in their last digits by rounding; they count as ties.
@@ -21,12 +21,12 @@ _FEW = 1_000
 
 
 def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
-    """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements of the runs
-    whose means differ at least as much as those measured.
+    """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements of the runs in
+    which the means differ at least as much as they do in the measured arrangement.
 
-    Unpaired runs are exchanged between the two groups; in pairs, the sign of a pair's difference changes. All
-    rearrangements are tried where there are at most 200,000, else 20,000 from a fixed seed, counting the observed
-    one.
+    Unpaired runs are exchanged between the two groups; in pairs, the sign of a pair's difference changes. If there
+    are at most 200,000 rearrangements, all are tried. Else 20,000 are drawn from a fixed seed, and the measured
+    arrangement is counted as well.
     """
     if is_paired:
         apart = new - base
@@ -52,11 +52,11 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 
 
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
-    """Count the ways to choose `chosen` of the values whose sum is at least as far from 0 as the observed sum; all
-    values together add up to 0.
+    """Choose `chosen` of the values in every possible way, and count the ways in which their sum is at least as far
+    from 0 as the observed sum. All values together add up to 0.
 
-    A small number of sums is computed in full. For many, the sums within each half of the values are computed and
-    sorted, and pairs of one sum of each half are counted by binary search.
+    If there are few ways, every sum is computed. If there are many, the sums within each half of the values are
+    computed and sorted, and pairs of one sum of each half are counted by binary search.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
@@ -98,7 +98,8 @@ def fisher_p(base_yes: int, num_base: int, new_yes: int, num_new: int) -> float:
     """Return the two-sided p-value of Fisher's exact test of equal shares, `base_yes` of `num_base` and `new_yes` of
     `num_new`.
 
-    Computed in whole numbers: scipy's function takes most of a second to import, and rounds ties.
+    It is computed in whole numbers, so that ties are exact. scipy's function computes with rounding, and takes most
+    of a second to import.
     """
     total, yes = num_base + num_new, base_yes + new_yes
     weights = {

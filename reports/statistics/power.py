@@ -2,8 +2,8 @@
 needed.
 
 `reports.statistics.ratios.decide` makes verdicts; this module computes in advance how often that function reaches a
-verdict. Values of single runs (their logarithms, where ratios are compared) are taken as normal, with equal spread on
-both sides.
+verdict. Values of single runs are taken as normal, with equal spread on both sides; where ratios are compared, their
+logarithms are.
 """
 
 import math
@@ -30,10 +30,10 @@ _MOST = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
-    """Design of a comparison of two configurations: `num_base` against `num_new` runs, at least 2 each; both are the
-    number of pairs if `is_paired`.
+    """Design of a comparison of two configurations: `num_base` runs against `num_new` runs, at least 2 each. If
+    `is_paired`, both are the number of pairs.
 
-    `spread` is the standard deviation of single runs; for pairs, of the differences within pairs.
+    `spread` is the standard deviation of single runs; if `is_paired`, of the differences within pairs.
     """
 
     spread: float
@@ -49,7 +49,7 @@ class Design:
 
     def reaches(self, tail: float) -> Floats:
         """Return half the width of the difference's confidence interval with error probability `tail` at each end.
-        The width depends on the measured spread of the runs: one value is returned for each of a number of equally
+        The width depends on the spread that the runs will show. One width is returned for each of several equally
         likely spreads."""
         unit = _unit_reaches(self.num_base, self.num_new, self.is_paired, tail)
         return np.asarray(max(self.spread, 1e-12) * unit, dtype=np.float64)
@@ -68,8 +68,8 @@ def smallest_apart(
 
     `spread` is the standard deviation of the logarithms of single runs on both sides, which is about their
     coefficient of variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a
-    fraction (0.2 is 20 %), which a difference must exceed where the sets were measured one after the other.
-    `min_effect` is the smallest effect of interest. Infinite where nothing below a factor of 148 would be found.
+    fraction (0.2 is 20 %): a difference between sets measured one after the other must exceed it. `min_effect` is the
+    smallest effect of interest. Infinite if even a difference by a factor of 148 would not be found.
     """
     design = Design(spread=spread, num_base=num_base, num_new=num_new)
     return smallest_difference(design, level, math.log1p(min_effect), math.log1p(tolerance))
@@ -82,8 +82,8 @@ def smallest_difference(design: Design, level: float, margin: float, tolerance: 
 
 
 def smallest_effect(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
-    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite where a
-    difference as large as _MOST would not be found."""
+    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite if even a
+    difference of _MOST would not be found."""
     thresholds, low, high = _thresholds(design, level, margin, tolerance), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
@@ -113,8 +113,8 @@ def power_of_equality(design: Design, effect: float, level: float, margin: float
 
 
 def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the smallest number of runs from `low` to `high` with enough power, which grows with the number; None if
-    there is none."""
+    """Return the smallest number of runs from `low` to `high` with enough power; None if there is none. Power is
+    taken to grow with the number of runs."""
     if not has_power(high):
         return None
     while low < high:
@@ -124,16 +124,16 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
 
 
 def _thresholds(design: Design, level: float, margin: float, tolerance: float) -> Floats:
-    """Return the value that a measured difference must exceed for a verdict. The value depends on the measured spread
-    of the runs: one value is returned for each of a number of equally likely spreads."""
+    """Return the value that a measured difference must exceed for a verdict. It depends on the spread that the runs
+    will show. One value is returned for each of several equally likely spreads."""
     return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), tolerance), margin))
 
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """Return half the width of a difference's confidence interval for runs with a true spread of 1 and error
-    probability `tail` at each end. The width depends on the measured spread of the runs: one value is returned for
-    each of a number of equally likely spreads."""
+    """Return half the width of a difference's confidence interval, for runs with a true spread of 1 and error
+    probability `tail` at each end. The width depends on the spread that the runs will show. One width is returned for
+    each of several equally likely spreads."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)

@@ -2,18 +2,18 @@
 spent.
 
 For one exponent b the rest is linear, so every b of a grid is solved exactly, for all resamples at once, and the best
-b is refined between its neighbours by golden section: no starting point, no local minimum, equal results for equal
-numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
+b is refined between its neighbours by golden section. This needs no starting point, ends in no local minimum, and
+gives equal results for equal numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
 
 The interval is a bootstrap over seeds. A seed's deviations from the means are drawn together for all sizes, since
-sizes share seeds, and scaled by two factors: sqrt(n / (n - 1)), since n deviations from their own mean are too small,
-and the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few seeds estimate their
-spread badly. Floors of resamples may be below zero: a bound would keep small exponents out of the interval. The
-coverage of the interval is simulated in `tests/core/test_reports/test_power_law.py`.
+sizes share seeds. The deviations are scaled by two factors: by sqrt(n / (n - 1)), since n deviations from their own
+mean are too small, and by the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few
+seeds estimate their spread badly. Floors of resamples may be below zero: a bound would keep small exponents out of
+the interval. The coverage of the interval is simulated in `tests/core/test_reports/test_power_law.py`.
 
 An F test of lack of fit (Draper and Smith, "Applied Regression Analysis", section 2.1) decides whether the sizes
-follow a law: residuals of the sizes' means from the best curve with a free floor, against differences of seeds
-between sizes. An offset of a seed that is equal in all sizes changes c alone, and is left out of both.
+follow a law. It compares the residuals of the sizes' means from the best curve with a free floor to the differences
+of seeds between sizes. An offset of a seed that is equal in all sizes changes c alone, and is left out of both.
 """
 
 import math
@@ -34,9 +34,9 @@ MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
 """Range of the exponents b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
-"""Exponent b at which the curve counts as a logarithmic law: where the lower end of the interval of b is not above
-it, that end becomes 0. The slope of a curve with this exponent changes by 2 % over a decade of C, that of a logarithm
-by nothing."""
+"""Largest exponent b that counts as a logarithmic law: if the lower end of the interval of b is not above it, that
+end becomes 0. Over a decade of C, the slope of a curve with this exponent changes by 2 %, and the slope of a
+logarithm does not change."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
@@ -48,15 +48,15 @@ LACK_OF_FIT = 0.001
 _NUM_FREE = 3
 """Number of free parameters of the scaling law: a, b and c."""
 _IMMATERIAL = 1e-4
-"""Residual of the sizes' means from a fitted law, as a fraction of the range of the means, that the test of lack of
-fit takes for noise however little the seeds differ."""
+"""Residual that the test of lack of fit always takes for noise, even if the seeds hardly differ. It is the residual
+of the sizes' means from a fitted law, as a fraction of the range of the means."""
 METHOD = "bootstrap over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerLaw:
-    """Fitted scaling law a * C ** -b + c. `interval` is that of the exponent b; None with one seed, whose spread is
-    not known."""
+    """Fitted scaling law a * C ** -b + c. `interval` is the interval of the exponent b; None with one seed, since the
+    spread over seeds is then not known."""
 
     exponent: float
     interval: Interval | None
@@ -73,7 +73,8 @@ class PowerLaw:
     gain: float
     """Decrease of the measured value from the smallest C (training FLOP) to the largest."""
     gain_interval: Interval | None
-    """Interval of the decrease from the smallest C to the largest, by pairs of equal seeds; None with one seed."""
+    """Interval of the decrease from the smallest C to the largest, from the differences at equal seeds; None with one
+    seed."""
     misfit_chance: float | None
     """p-value of the F test that the model sizes do not follow the fitted scaling law (lack of fit); None with one
     seed."""
@@ -113,7 +114,8 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
     """Fit a scaling law to `values` [size][seed] of models with training FLOP `compute` per size; all sizes have the
     same seeds.
 
-    `seed` is that of the bootstrap. Raises ValueError where sizes are too few or too close, or differ in their seeds.
+    `seed` is the seed of the bootstrap. Raises ValueError if sizes are too few or too close, or differ in their
+    seeds.
     """
     if (why := why_no_law(compute)) is not None:
         raise ValueError(why)

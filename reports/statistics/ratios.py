@@ -25,16 +25,16 @@ Verdict = Literal[
     "identical",
 ]
 """Verdict on a difference between two configurations: faster or slower for times and speeds, better or worse for
-quality; 'below the smallest effect' where a difference is shown that lies within the equivalence margin; 'no
-difference shown' where the interval lies within the margin; identical where the values of every pair of runs are
-equal."""
+quality. 'below the smallest effect' if a difference is shown and its interval lies within the equivalence margin. 'no
+difference shown' if none is shown and the interval lies within the margin. 'identical' if the values of every pair of
+runs are equal."""
 
 _TINY = 1e-12
 
 
 _FARTHEST = 700.0
-"""Largest logarithm of a ratio used in computations, so that its exponential is finite; records, which anyone may
-have written, may hold values of a larger ratio."""
+"""Largest logarithm of a ratio used in computations, so that its exponential is finite. Records, which anyone may
+have written, may hold values with a larger ratio."""
 
 
 def factor_from(log: float) -> float:
@@ -63,7 +63,7 @@ class Difference:
     tolerance: Floats | float = 0.0
 
     def without_tolerance(self) -> "Difference":
-        """Return the same difference with a drift tolerance of zero."""
+        """Return this difference with a drift tolerance of zero."""
         return replace(self, tolerance=0.0)
 
     def p_value(self) -> Floats:
@@ -86,8 +86,8 @@ class Difference:
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
-        """Return the tail probability at which the difference's interval, widened by the drift tolerance, has half
-        the width `room`; 1 where the drift tolerance alone is wider."""
+        """Return the tail probability at which half the width of the difference's interval, widened by the drift
+        tolerance, equals `room`; 1 if the drift tolerance alone is at least `room`."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.tolerance))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
@@ -103,16 +103,16 @@ def sample_variance(logs: Floats, step: Floats | float) -> Floats:
     one more value, a `step` away.
 
     Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
-    the last digit, and their sample variance of zero would promise certainty. n equal values and one more, a step
-    away, have the variance step^2 / (n + 1).
+    the last digit, and their sample variance of zero would promise certainty. The least variance, of n equal values
+    and one more a step away, is step^2 / (n + 1).
     """
     return moments_of(logs).floored_variance(step)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moments:
-    """Mean and sample variance of the values of `number` runs (at least 2), for one group of runs or an array of
-    groups; both arrays have the same shape."""
+    """Mean and sample variance of the values of `number` runs (at least 2), for one group of runs or for an array of
+    groups. The arrays of means and of variances have the same shape."""
 
     number: int
     mean: Floats
@@ -137,7 +137,8 @@ def mean_of(values: Floats) -> Floats:
 
 
 def variance_of(values: Floats) -> Floats:
-    """Return the sample variance along the last axis, at least 2 values; for few faster than `values.var(ddof=1)`."""
+    """Return the sample variance along the last axis, at least 2 values; for few values faster than
+    `values.var(ddof=1)`."""
     number = values.shape[-1]
     apart = values - np.add.reduce(values, axis=-1, keepdims=True) / number
     variance: Floats = np.add.reduce(apart * apart, axis=-1) / (number - 1)
@@ -158,8 +159,8 @@ def welch_difference(
 def welch_of_moments(
     base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, tolerance: Floats | float = 0.0
 ) -> Difference:
-    """Return the difference of independent groups' means from means and variances (Welch 1947), times `sign`, which
-    is 1 or -1."""
+    """Return the difference of the means of independent groups (Welch 1947), given each group's mean and variance.
+    The difference is multiplied by `sign`, which is 1 or -1."""
     of_base = base.floored_variance(step) / base.number
     of_new = new.floored_variance(step) / new.number
     total = of_base + of_new
@@ -181,10 +182,11 @@ def paired_difference(
 
 
 def mean_difference(differences: Sequence[Difference]) -> Difference:
-    """Return the mean of differences that are independent of each other, such as those of several benchmarks.
+    """Return the mean of differences that are independent of each other, such as the differences on several
+    benchmarks.
 
-    Benchmarks have equal weight, and the spread is within them: it says nothing of other benchmarks. Degrees of
-    freedom follow Satterthwaite (1946). Drift tolerances are left out.
+    Benchmarks have equal weight. The spread is the spread within benchmarks, so it says nothing of benchmarks not
+    measured. Degrees of freedom follow Satterthwaite (1946). Drift tolerances are left out.
     """
     mean, error, degrees = (
         np.asarray([getattr(each, name) for each in differences], dtype=np.float64)
@@ -201,9 +203,10 @@ def mean_difference(differences: Sequence[Difference]) -> Difference:
 def holm_levels(p_values: Floats, alpha: float) -> Floats:
     """Return the level at which Holm's step-down procedure tests each hypothesis of a family, along the last axis.
 
-    The smallest p is tested at alpha / m, the next at alpha / (m - 1), and so on. From the first hypothesis that is
-    not rejected on, the level stays, so that exactly the rejected hypotheses have p <= level. Valid under any
-    dependence (Holm 1979), and the factors depend on each other.
+    The smallest of the m p-values is tested at alpha / m, the next at alpha / (m - 1), and so on. The first
+    hypothesis that is not rejected ends this: all hypotheses after it get its level. So exactly the rejected
+    hypotheses have p <= level. The procedure is valid under any dependence (Holm 1979), as is needed here: the
+    factors depend on each other.
     """
     number = p_values.shape[-1]
     order = np.argsort(p_values, axis=-1, kind="stable")
@@ -224,12 +227,13 @@ def decide(
 
     `margin` is the smallest effect (the equivalence margin) on the scale of the differences: log1p(0.03) of log time,
     for a ratio of 1.03. Faster or slower: the interval at `levels` excludes zero, and the difference itself is at
-    least `margin`. No difference shown: the interval with a tail of `within_levels` at each end lies within `margin`;
-    below the smallest effect, where it excludes zero as well. All else is inconclusive.
+    least `margin`. No difference shown: the interval with a tail of `within_levels` at each end lies within `margin`.
+    Below the smallest effect: that interval lies within `margin`, and both intervals exclude zero. All else is
+    inconclusive.
 
-    Both intervals are widened by the drift tolerance. The two kinds of level need not share one error probability:
-    no true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. Without
-    `within_levels` they are half of `levels`: the same interval then decides both.
+    Both intervals are widened by the drift tolerance. The two kinds of level need not share one error probability: no
+    true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. If `within_levels`
+    is None, half of `levels` is used, and both intervals are the same.
     """
     tails = np.asarray(levels) / 2.0 if within_levels is None else np.asarray(within_levels)
     apart_p = difference.apart_p()

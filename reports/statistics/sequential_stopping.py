@@ -1,9 +1,9 @@
 """Decides when a set of runs that grows until it is precise enough may end, and computes the interval at that end.
 
-A set whose runs decide when it ends has an interval that is too short: it ends the sooner, the smaller its spread
-happens to be. With Student's t at 95 % and from 5 runs on, the interval at the end covers the true mean in as few as
-92 % of sets (Starr 1966, "The performance of a sequential procedure for the fixed-width interval estimation of the
-mean"; Chow and Robbins 1965 show that the shortage ends only for very many runs). So both the decision to stop and
+If the runs of a set decide when it ends, its interval is too short: the smaller its spread happens to be, the sooner
+it ends. With Student's t at 95 % and from 5 runs on, the interval at the end covers the true mean in as few as 92 %
+of sets (Starr 1966, "The performance of a sequential procedure for the fixed-width interval estimation of the mean";
+Chow and Robbins 1965 show that the coverage reaches 95 % only for very many runs). So both the decision to stop and
 the printed interval use Student's t at STOPPING, which covers 95 % for normal logarithms at every spread.
 """
 
@@ -22,9 +22,9 @@ STOPPING = 0.975
 def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
     """Return the number of runs after which each growing set ends, from `min_runs` on; 0 where it does not end.
 
-    `logs` [num_sets, num_runs] are logarithms of times in the order of the runs, `steps` their resolution as
-    fractions of the times. A set ends when the farther end of its interval is at most the fraction `width` away from
-    the mean. The resolution of a set is the mean over its runs so far.
+    `logs` [num_sets, num_runs] are logarithms of times in the order of the runs. `steps` are the resolutions of the
+    times, as fractions of the times; for a set, their mean over its runs so far is used. A set ends when the farther
+    end of its interval is at most the fraction `width` away from the mean.
     """
     steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), logs.shape)
     is_narrow = np.zeros(logs.shape, dtype=np.bool_)
@@ -35,8 +35,8 @@ def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: in
 
 
 def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float, min_runs: int) -> int | None:
-    """Return the number of runs after which a growing set is precise enough to stop; None before, and where a run has
-    no time."""
+    """Return the number of runs after which a growing set is precise enough to stop. None if it is not yet, or if a
+    run has no time."""
     if not times_s or not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
         return None
     logs = np.log(np.asarray([times_s], dtype=np.float64))

@@ -2,14 +2,15 @@
 for scores.
 
 A run is scored by its first evaluation that met the target: a value on the coarse grid of evaluations, and one that
-depends on the luck of a single evaluation. A mean of evaluations around the crossing would depend less on both, but a
-run ends as it meets the target, when such a mean has not crossed it yet. The line needs no later evaluation.
+depends on the luck of a single evaluation. A mean of evaluations before and after the crossing would depend less on
+both. But a run ends as it meets the target, so the evaluations after the crossing do not exist. The line needs none
+of them.
 
-Differences between seeds last through whole runs, and interpolation does not remove them. On full curves of variants
-of the generated benchmarks, cut where they meet a target, interpolated samples varied 0.84 times (dlrm_tiny, 6
-variants of 12 seeds) and 0.91 times (dlrm_small, 8 of 8 seeds) as much as samples to converge, where these vary by 4
-to 5 %; where they vary by more than 7 %, interpolated ones vary as much. The interpolated values are about 4 % lower,
-since nothing is rounded up to an evaluation.
+Differences between seeds last through whole runs, and interpolation does not remove them. This was measured on full
+curves of variants of the generated benchmarks, cut where they meet a target. Where samples to converge vary by 4 to 5
+%, interpolated samples varied 0.84 times as much (dlrm_tiny, 6 variants of 12 seeds) and 0.91 times as much
+(dlrm_small, 8 of 8 seeds). Where samples to converge vary by more than 7 %, interpolated samples vary as much. The
+interpolated values are about 4 % lower, since nothing is rounded up to an evaluation.
 """
 
 import math
@@ -25,9 +26,9 @@ def smoothed_crossing(samples: Sequence[float], qualities: Sequence[float], targ
     """Return the number of training samples at which a line through the last evaluations meets the quality `target`.
 
     The points are the last NUM_FITTED evaluations up to the first that met the target; the line is fitted by least
-    squares, quality over the logarithm of samples. None where the target was not met, for fewer than 3 evaluations,
-    for samples that do not rise or are not positive, for a line that does not rise, and where the line meets the
-    target before the first of its points or more than one evaluation after the last.
+    squares, quality over the logarithm of samples. None if the target was not met, or if there are fewer than 3
+    evaluations. None if samples do not rise or are not positive, or if the line does not rise. None if the line meets
+    the target before its first point, or more than one evaluation after its last point.
     """
     met = next((at for at, quality in enumerate(qualities) if quality >= target), None)
     if met is None or met + 1 < _FEWEST:

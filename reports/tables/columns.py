@@ -34,8 +34,8 @@ class FrameColumn:
 
 @cache
 def columns_of(record: type[msgspec.Struct]) -> tuple[FrameColumn, ...]:
-    """Return the data-frame columns of a record type: one per field, in order, under the field's name in files; a
-    field that holds a list has no column."""
+    """Return the data-frame columns of a record type: one per field, in order. A column has the name that the field
+    has in files. A field that holds a list has no column."""
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
     columns = (_column(field.encode_name, field.type) for field in info.fields)
@@ -67,6 +67,5 @@ def _column(name: str, wrapped: inspect.Type) -> FrameColumn | None:
 
 
 def shared_members(source: object, record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return, by field name, the values of those attributes of `source` that are fields of the record type as
-    well."""
+    """Return, by name, the values of those attributes of `source` that the record type has as fields."""
     return {name: getattr(source, name) for name in record.__struct_fields__ if hasattr(source, name)}

@@ -47,17 +47,16 @@ def is_document(path: Path) -> bool:
 
 
 def _split(path: Path) -> tuple[Path, str | None]:
-    """Split FILE.json:NAME into the file and the name of a configuration; None for the name where there is none, or
-    the path exists."""
+    """Split FILE.json:NAME into the file and the name of a configuration. The name is None if the text has none, or
+    if the whole text is an existing path."""
     file, colon, name = str(path).partition(".json:")
     return (Path(f"{file}.json"), name) if colon and not path.exists() else (path, None)
 
 
 def read_document(path: Path) -> ReportDocument:
-    """Read an exported JSON file of results; for FILE:NAME only the configuration whose label is, or contains, NAME.
-
-    Raises InputError for any other file, and for a name that matches none or several.
-    """
+    """Read an exported JSON file of results. For FILE:NAME, return only the configuration whose label is, or
+    contains, NAME. Raises InputError if the file is not such an export, or if NAME matches no configuration or
+    several."""
     path, name = _split(path)
     document = document_from(_read_json(path, "report"), printable(path))
     if name is None:
@@ -72,7 +71,8 @@ def read_document(path: Path) -> ReportDocument:
 def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
     """Read a JSON document that the command `verb --format json` wrote, into the type `record`.
 
-    Raises InputError, which names the file, the member, what was found and what was expected.
+    Raises InputError if the document is not valid; it names the file, the member, what was found and what was
+    expected.
     """
     content, source = _read_json(path, verb), printable(path)
     if not isinstance(content, dict):
@@ -109,7 +109,7 @@ def document_from(content: Any, source: str) -> ReportDocument:
     """Convert the parsed JSON of an export to a document of results; fields that an older export lacks are missing in
     the document.
 
-    Raises InputError, which names `source`, the field, what was found and what was expected.
+    Raises InputError if a field is not valid; it names `source`, the field, what was found and what was expected.
     """
     if not isinstance(content, dict) or "configurations" not in content:
         _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
@@ -125,7 +125,7 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """Yield the errors of an exported document whose types are right: repeated labels and runs, lists of unequal
+    """Yield the errors of an exported document whose types are right: repeated labels or runs, lists of unequal
     lengths, qualities out of range."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):

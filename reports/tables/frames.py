@@ -46,8 +46,8 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) ->
 
 
 def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
-    """Return a data frame of records, with a column per field of the type `record`; a record may be of a subtype,
-    whose further fields have no column."""
+    """Return a data frame of records, with a column per field of the type `record`. If a record is of a subtype, the
+    subtype's further fields have no column."""
     columns = columns_of(record)
     return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
 
@@ -61,7 +61,8 @@ def frame_csv(frame: pd.DataFrame) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Return text with invalid Unicode escaped, as a file name's bytes may cause; any other value unchanged."""
+    """Return text with invalid Unicode escaped, which the bytes of a file name may cause; any other value
+    unchanged."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -93,14 +94,14 @@ def measurements_frame(document: ReportDocument) -> pd.DataFrame:
 
 
 def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
-    """Return the data frames that each hold a single kind of measurement, such as throughput, by the name of the
-    table; a frame has one row per process."""
+    """Return a dict from a table's name to its data frame, for the tables that each hold a single kind of
+    measurement, such as throughput; a frame has one row per process."""
     return {name: record_frame(DETAIL_TABLES[name].row, rows) for name, rows in detail_rows(document).items()}
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV. If a document has only measurements, return the measurements: if all are of
-    one kind that has a table of its own, that table with all quantities of the kind, else the table
+    """Return a document's runs as CSV. If the document has only measurements, return those. If all are of one kind
+    that has a table of its own, this table is returned, with all quantities of the kind; else the table
     `measurements`."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))

@@ -55,8 +55,8 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
 
 
 def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
-    """Yield the rows of one measurement, one per process, in the table of its kind of measurement, which has all
-    quantities of that kind; no row where the kind has no table."""
+    """Yield the rows of one measurement in the table of its kind, one row per process. That table has all quantities
+    of the kind. No row is yielded if the kind has no table."""
     if measured.measured is None or (table := measured.measured.DETAILS) is None:
         return
     for index, process in enumerate(measured.repetitions):
@@ -76,8 +76,8 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
 def _labels_by_folder(
     measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
-    """Return the label of each measurement by the measurement's folder: the label of the result set in the same
-    folder, else a label that no other folder has and that is not in `taken`."""
+    """Return a dict from the folder of each measurement to a label. It is the label of the result set in the same
+    folder; if there is none, a label that no other folder has and that is not in `taken`."""
     known: dict[Path, str] = {}
     for result in sets:
         if result.place is not None:

@@ -1,8 +1,8 @@
 """Defines the rows of the tables and of the JSON export: the name, type, unit and meaning of each field, and whether
 it may be missing.
 
-Data frames, CSV, Parquet, JSON and its schema are made from these types, so that names and meanings of fields must
-not change, and new fields are added at the end.
+Data frames, CSV, Parquet, JSON and its schema are made from these types. A change of a field would change all of
+these, so names and meanings of fields stay as they are, and new fields are added at the end.
 """
 
 from collections.abc import Mapping
@@ -296,8 +296,8 @@ DETAIL_TABLES: Mapping[str, DetailTable] = {
     **{table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None},
     **{name: load_place(place) for name, place in find_places("tables").items()},
 }
-"""Tables that each hold a single kind of measurement, by name; they have all quantities of the kind, where the table
-named 'measurements' has only the compared quantity."""
+"""Dict from a table's name to the table, for the tables that each hold a single kind of measurement. They have all
+quantities of the kind, while the table named 'measurements' has only the compared quantity."""
 
 if TYPE_CHECKING:
     ReportDocument = _ReportMembers
@@ -314,6 +314,6 @@ else:
 
 
 def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
-    """Return, by the table's name, the rows of a document in each of the tables that hold a single kind of
+    """Return a dict from a table's name to the rows of a document, for the tables that each hold a single kind of
     measurement."""
     return {name: getattr(document, name) for name in DETAIL_TABLES}

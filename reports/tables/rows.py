@@ -112,8 +112,8 @@ def _unfinished(result: Result) -> Iterator[RunMember]:
 
 
 def _measured(record: RunRecord | None) -> dict[str, Any]:
-    """Return the fields of a run's table row that come from the record of the run's attempt; empty where there is no
-    record."""
+    """Return the fields of a run's table row that are read from the record of the run's attempt; empty where there is
+    no record."""
     if record is None:
         return {}
     return {

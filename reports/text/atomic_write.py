@@ -2,8 +2,8 @@
 `replace_file` for all others.
 
 The package `reports` uses this module for all files, the package `harness` for files that a user named. Code that
-trains uses reference_models/process/atomic_write.py instead: the packages `reports` and `reference_models`, of which
-only the second needs torch, do not import each other. A test checks that the two modules behave alike.
+trains uses reference_models/process/atomic_write.py, which does the same: `reference_models` needs torch, `reports`
+does not, and neither package imports the other. A test checks that the two modules behave alike.
 """
 
 import os
@@ -21,9 +21,9 @@ from rules.temporary_folder import temporary_folder
 def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the path of a draft file, whose name ends in `suffix`; on exit one rename replaces `path` by the draft.
 
-    The draft's name is random; the caller has to create the file, as `write_new` does. Links are followed: their
-    target is replaced, and they stay. A device or a pipe is not replaced: the complete draft is copied into it. An
-    error inside the context leaves no draft. Raises OSError, which names `path`, where it cannot be written.
+    The draft's name is random; the caller has to create the file, as `write_new` does. If `path` is a link, the file
+    that it leads to is replaced, and the link stays. A device or a pipe is not replaced: the complete draft is copied
+    into it. An error inside the context leaves no draft. Raises OSError, which names `path`, if it cannot be written.
     """
     target = _file_to_replace(path)
     if target is None:
@@ -44,8 +44,8 @@ def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
     or a pipe.
 
     To be used for files in folders that anyone may write to, where a link may lead to a user's file, and a pipe may
-    have no reader. The draft is flushed to the disk before it is renamed. The draft of a process that was killed
-    stays: since no lock is used, it cannot be told from a draft that is being written.
+    have no reader. The draft is flushed to the disk before it is renamed. If the process is killed, its draft stays
+    and is never removed: since no lock is used, it cannot be told from a draft that is being written.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:
@@ -75,8 +75,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _naming(path: Path, draft: Path) -> Iterator[None]:
-    """Run the code that writes a draft, and raise its errors (such as disk full) again with the name of `path`, where
-    they have the draft's name or no name."""
+    """Run the code that writes a draft. If an error such as disk full names the draft or no file, raise it again with
+    the name of `path`."""
     try:
         yield
     except OSError as error:

@@ -251,8 +251,8 @@ def short_digest(digest: str | None) -> str:
 
 
 def brief_code(value: str) -> str:
-    """Return a reference to code in a file, 'path/mine.py:Mine@<sha256>', shortened: without the folder, with the
-    first characters of the digest; any other text unchanged."""
+    """Return a reference to code in a file, 'path/mine.py:Mine@<sha256>', in short: without the folder, and with only
+    the first characters of the digest. Any other text is returned unchanged."""
     match = _CODE.fullmatch(value)
     return value if match is None else match["file"] + match["digest"]
 

@@ -17,8 +17,8 @@ _MAX_CHANGES, _MAX_UNLIKE = 12, 5
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
-    """Return blocks of every comparison, then the statistical method behind the verdicts; if `is_brief`, in place of
-    the method only the confidence level and a sentence that says where intervals and verdicts are explained."""
+    """Return blocks of every comparison, then the statistical method behind the verdicts. If `is_brief`, the method
+    is reduced to the confidence level and a sentence that says where intervals and verdicts are explained."""
     blocks = [block for comparison in comparisons for block in _comparison(comparison)]
     line = method_line(comparisons)
     if line and is_brief:

@@ -9,8 +9,8 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """Return a table with one row per benchmark or workload, whose summaries `harness.config.describe` made, and a
-    sentence that names older versions."""
+    """Return a table with one row per benchmark or workload, made from the summaries of `harness.config.describe`,
+    and a sentence that names older versions."""
     columns = {
         "name": "name",
         "status": "status",
@@ -28,8 +28,8 @@ def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 def definition_blocks(content: Mapping[str, Any]) -> tuple[Block, ...]:
-    """Return the blocks of a benchmark definition that `harness.config.describe` made: its texts, then a table per
-    section."""
+    """Return the blocks of a benchmark definition, as described by `harness.config.describe`: its texts, then a table
+    per section."""
     texts = [content["title"], content["description"], *content["notes"], f"sha256 {content['definition_sha256']}"]
     if content["rounds"]:
         texts.append(f"MLPerf Training rounds {', '.join(content['rounds'])}")

@@ -36,8 +36,8 @@ from rules.records.profile import ProfileRecord
 
 
 def measured_blocks(measured: Result, path: Path, page: Path | None = None) -> tuple[Block, ...]:
-    """Return the named values of one measurement, with its file `path` and its HTML `page`, or the command that makes
-    the page."""
+    """Return the named values of one measurement, with the path of its file, `path`, and of its HTML page, `page`.
+    Without a page, the command that makes one is named."""
     lines = details_of(measured.kind).lines
     facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
@@ -101,8 +101,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
-    """Return the means of a measurement as (name, value) texts: that of the compared quantity with its interval,
-    those of the other recorded quantities, and the number of processes."""
+    """Return the means of a measurement as (name, value) texts: the mean of the compared quantity with its interval,
+    the means of the other recorded quantities, and the number of processes."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
 

@@ -17,12 +17,11 @@ from rules.errors import InputError
 
 
 def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Describe each known reference system, by the records of the result sets in its bundle; bundles in `folder` are
-    known as well as the shipped ones.
+    """Describe each known reference system, from the records of the result sets in its bundle. Known are the shipped
+    bundles and the bundles in `folder`.
 
-    A description has name, file, MLPerf's fields of the system, processor, and past result sets. The description of a
-    bundle that cannot be read has the reason as its `problem`, and no sets. Raises InputError where `folder` does not
-    exist.
+    A description has name, file, MLPerf's fields of the system, processor, and past result sets. If a bundle cannot
+    be read, its description has no sets, and `problem` is the reason. Raises InputError if `folder` does not exist.
     """
     if folder is not None and not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give a folder of bundles, or none.")

@@ -125,8 +125,8 @@ def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
 
 
 def _shown_mean(result: Result) -> tuple[str, float | None]:
-    """Return name and value of the mean time to show for a configuration: the Olympic mean, else the geometric mean
-    of at least two runs that met the target, else None as the value."""
+    """Return the mean time to show for a configuration, as (name, value): the Olympic mean, or, if there is none, the
+    geometric mean of the runs that met the target. The value is None if fewer than two runs did."""
     if result.score.olympic_mean_s is not None:
         return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
@@ -214,11 +214,11 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the shares of training, evaluation and other in the summed time of all bars. `overhead` summarises the
-    ratio of the whole time to the time of training, by run; if given, evaluation and other together have the share
-    that follows from its geometric mean, as the page's key numbers show it.
+    """Return the shares of training, evaluation and other in the summed time of all bars.
 
-    That share is divided between evaluation and other in proportion to their seconds.
+    `overhead` summarises, over runs, the ratio of the whole time to the time of training. If it is given, the share
+    of training is 1 / geometric mean of that ratio, in agreement with the page's key numbers; the rest is divided
+    between evaluation and other in proportion to their seconds.
     """
     sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
     train, *others = (part / sum(sums) for part in sums)
@@ -241,8 +241,8 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
 
 
 def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
-    """Yield (samples trained, samples/s) at the end of each block of training between two evaluations; blocks without
-    samples, and with numbers of _MAX_COUNT or more, which no chart could show, are left out."""
+    """Yield (samples trained, samples/s) at the end of each block of training between two evaluations. Blocks without
+    samples are left out, and blocks with numbers of _MAX_COUNT or more, which no chart could show."""
     for block in blocks:
         last = block.first_sample + block.num_samples
         if block.num_samples > 0 and last < _MAX_COUNT and block.num_samples < block.duration_s * _MAX_COUNT:

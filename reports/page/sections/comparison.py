@@ -33,9 +33,9 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Maximum number of comparisons with the baseline up to which each has a sentence and a table row for every factor of
-the time (such as throughput); if there are more, the table has only times to train, and a folded table has the
-factors."""
+"""Maximum number of comparisons with the baseline that are all shown in full, each with a sentence and a table row
+for every factor of the time to train (such as throughput). If there are more, the table has only times to train, and
+a folded table has the factors."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -65,8 +65,8 @@ def compare_group(
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
     """Return the indices of the comparisons that are shown with all factors of the time to train (samples to
-    converge, throughput, overhead): the first ones, and those of INVALID sets. `rejected` says of each whether the
-    set is INVALID."""
+    converge, throughput, overhead): the first comparisons, and the comparisons of INVALID sets. `rejected` has, for
+    each comparison, whether its set is INVALID."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
@@ -89,8 +89,8 @@ def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
-    """Return the charts of what the differences in time to train consist of (samples to converge, throughput,
-    overhead). Where there are many configurations, one chart of their times comes first, and the other charts are
+    """Return charts of the differences in time to train: which part of each is due to samples to converge, throughput
+    and overhead. If there are many configurations, one chart of their times comes first, and the other charts are
     folded below it."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
@@ -218,8 +218,8 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 
 
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return the notes below the table of comparisons. A note that applies to several comparisons appears once, and
-    after the names of the configurations compared, unless it applies to all comparisons alike."""
+    """Return the notes below the table of comparisons. A note that applies to several comparisons appears once and
+    begins with the names of their configurations. A note that applies to all comparisons has no names."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
         texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
@@ -264,9 +264,9 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """Return the name of the confidence intervals of the ratios in the table of comparisons: '95 % interval,
-    Holm-adjusted', the intervals that decide the verdicts, or '95 % interval' where runs are too few for any
-    verdict."""
+    """Return the name of the confidence intervals of the ratios in the table of comparisons. The intervals that
+    decide the verdicts are named '95 % interval, Holm-adjusted'. Where there are too few runs for any verdict, the
+    name is '95 % interval'."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")

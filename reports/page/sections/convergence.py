@@ -27,7 +27,7 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """Run to be drawn as a curve, which at least one evaluation with an epoch makes possible; epochs count from the
+    """Run to be drawn as a curve: a run with at least one evaluation that states its epoch. Epochs count from the
     start of training."""
 
     result: Result

@@ -37,9 +37,9 @@ _WORDS = {
 
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
-    """Return the section on the machines on which this harness made a group's result sets: the cheapest to train on
-    first where prices are known, else the fastest; None for a single machine, or where the speed of a set is
-    unknown."""
+    """Return the section that compares the machines on which this harness made a group's result sets. Machines are in
+    order of the cost to train where prices are known, else of speed, the best first. None if there is a single
+    machine, or if the speed of a set is unknown."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -63,10 +63,10 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return the name of the machine that a set ran on (the reference system's, else the system's with its
-    processor's vendor, family and model).
+    """Return the name of the machine that a set ran on. For a set of a reference system, this is the reference
+    system's name; else it is the system's name with the processor's vendor, family and model.
 
-    '' for a set that is not of this harness.
+    '' for a set that this harness did not make.
     """
     if result.asked is None:
         return ""
@@ -186,6 +186,6 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the result sets that repeat a configuration of the group: `known` where it has any, and for groups of
-    sets with logs; for other measurements, those found in the group's folders."""
+    """Return the result sets that repeat a configuration of the group. These are the sets `known`. If `known` is
+    empty and the group has no logs, they are searched for in the group's folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

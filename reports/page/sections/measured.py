@@ -1,5 +1,5 @@
-"""Makes the section on measurements that leave no logs (such as throughput): a table and notes, whose quantities and
-units are described by the record type of each kind of measurement."""
+"""Makes the section on measurements that leave no logs (such as throughput): a table and notes. The record type of
+each kind of measurement describes the quantities and units."""
 
 import math
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ MAX_SENTENCES = 24
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
     """Return the columns of the table of measurements: the compared quantity, then the columns that the kind of
-    measurement defines. For a kind that defines none, there is a column for each other recorded quantity, except
-    those that are shown below the table and those that no measurement has."""
+    measurement defines. If the kind defines none, each other recorded quantity has a column, unless it is shown below
+    the table or no measurement has it."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -167,7 +167,7 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
-    """Return, by the label of the result, the comparison of each measurement with the first measurement of the same
+    """Return a dict from the label of each measurement to its comparison with the first measurement of the same
     benchmark. All comparisons within a benchmark are one family of tests (Holm).
 
     If two measurements were made alternately as a pair (A/B), the pair's new configuration is compared only with the
@@ -198,9 +198,9 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the cell with the smallest difference that can be detected between this measurement and another of as
-    many processes; for a quantity compared by ratio, such as speed, which may drift, also with the smaller difference
-    that can be detected if the two are measured alternately."""
+    """Return the cell with the smallest difference that can be detected between this measurement and another with as
+    many processes. If the quantity is compared by ratio, as speed is, the cell also has the smallest difference that
+    can be detected if the two are measured alternately: it is smaller, since alternation cancels drift."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

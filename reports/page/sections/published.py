@@ -18,8 +18,8 @@ _WORDS = {"dot-counted": "a published result", "mean": "this result"}
 
 
 def published_section(group: Sequence[Result], table: PublishedTable | None, id_: str) -> PageSection | None:
-    """Return the section that ranks a group's results among published MLPerf ones; None without a table of these.
-    Raises ReferenceSystemError for benchmarks that are not MLPerf's."""
+    """Return the section that ranks a group's results among published MLPerf results; None if `table`, the table of
+    published results, is None. Raises ReferenceSystemError if a benchmark is not MLPerf's."""
     if table is None:
         return None
     placed = place_results(group, table)

@@ -1,5 +1,5 @@
-"""Makes the section on convergence against the reference: the epochs (or samples) to converge of results, among the
-reference convergence points (RCPs) of the MLPerf round that judges them."""
+"""Makes the section on convergence against the reference. It shows the epochs (or samples) to converge of results
+among the reference convergence points (RCPs) of the MLPerf round that judges the results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -123,8 +123,8 @@ def _unit(result: Result) -> Unit:
 
 
 def _first_epoch(result: Result) -> str:
-    """Return a note that the logs' epoch_num exceeds the epochs trained by 1, for benchmarks whose logs count epochs
-    from 1; '' where they count from 0."""
+    """Return a note for benchmarks whose logs count epochs from 1: the logged epoch_num is 1 more than the number of
+    epochs trained. '' for benchmarks whose logs count from 0."""
     benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""

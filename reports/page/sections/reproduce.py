@@ -25,8 +25,8 @@ from rules.records.run_set import MATMUL_FILE, RunSetRecord
 MAX_OPEN = 3
 MAX_VALUES = 300
 _TAKE_MATMUL = (["run"], ["sweep"])
-"""Verbs of `dlrmbench` with the option --matmul, which takes the method for each matrix product from a file; all
-other verbs find the fastest method by timing."""
+"""Commands of `dlrmbench` with the option --matmul, which reads the method for each matrix product from a file. All
+other commands find the fastest method by timing."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
@@ -74,9 +74,9 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
 
 
 def _commands(member: Result) -> Iterator[Block]:
-    """Yield the blocks with which a reader can make a result set again: the configuration values that were given in
-    files, then the environment variables to set and the recorded command, with seed and number of runs added; only a
-    sentence where no command was recorded."""
+    """Yield the blocks from which a reader can make a result set again: first the configuration values that were
+    given in files, then the environment variables to set and the recorded command, with seed and number of runs
+    added. If no command was recorded, yield a sentence that says so."""
     record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
@@ -99,10 +99,12 @@ def _commands(member: Result) -> Iterator[Block]:
 
 def _with_seed(record: RunSetRecord, place: Path | None) -> str:
     """Return the recorded command of a run set, with options added for the number of runs, for the seed, and for
-    settings that were chosen by timing (threads, matrix products). The number of runs is added because a set that was
-    extended has more runs than its command says; of two equal options the last counts. For the base of a pair
-    measured alternately (A/B), no settings chosen by timing are added, since options appended to the command of a
-    pair apply to the new configuration."""
+    settings that were chosen by timing (threads, matrix products).
+
+    The number of runs is added because a set that was extended has more runs than its command says; where an option
+    is given twice, the last one counts. For the base of a pair measured alternately (A/B), no settings chosen by
+    timing are added: options at the end of a pair's command apply to the new configuration.
+    """
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
@@ -134,8 +136,8 @@ def _is_plain(value: object) -> bool:
 
 
 def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, str]]:
-    """Return the configuration values that a set was given: those in files, by file, section and key, and those in
-    environment variables, by name."""
+    """Return the configuration values that a set was given, as two dicts: values in files, from file to section to
+    key, and values in environment variables, from name to value."""
     files: dict[str, dict[str, dict[str, Any]]] = {}
     variables: dict[str, str] = {}
     fields = {f"submission.{key}": (entry.value, entry.source) for key, entry in record.submission.items()}
@@ -174,9 +176,9 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the sha256 digests, as the runs recorded them, of the data that the runs of a set read, of the whole data
-    or of blocks. The digest in the dataset's manifest follows where digests of the whole data differ from it; where
-    no run recorded a digest it stands alone, or MISSING if it is not known."""
+    """Yield the sha256 digests of the data that a set's runs read: the digests that the runs recorded, of the whole
+    data or of blocks of it. The digest in the dataset's manifest is added if it differs from the recorded digests of
+    the whole data. If the runs recorded no digest, only the manifest's is yielded, or MISSING if it is not known."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
@@ -212,8 +214,8 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
-    """Return the records that a group's results lack, each with the part of the page that is missing for that
-    reason."""
+    """Return the records that a group's results lack. Each comes with the part of the page that is missing because
+    there is no such record."""
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (

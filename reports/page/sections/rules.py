@@ -37,8 +37,8 @@ MAX_SHOWN = 40
 
 
 def rules_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section of findings by rule, the rules that passed and those that were skipped folded, and the
-    verdicts of the official MLPerf checkers."""
+    """Return the section on rule checks: findings by rule, then, folded, the rules that passed and the rules that
+    were skipped, then the verdicts of the official MLPerf checkers."""
     outcomes = [outcome for result in group for outcome in result.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
@@ -95,8 +95,8 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 
 def _level_words(verdict: Verdict) -> str:
-    """Return whether a verdict is about a submission or an MLPerf round, and for a submission the directory that
-    contains it: 'submission in training_results_v5.1', 'round'."""
+    """Return in words what a verdict is about, an MLPerf round or a submission. A submission is named with the
+    directory that contains it: 'submission in training_results_v5.1', 'round'."""
     inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
     return f"{verdict.level} in {inside}" if inside else verdict.level
 
@@ -147,8 +147,8 @@ def _places(places: Sequence[str]) -> str:
 
 
 def place(result: Result, finding: Finding) -> str:
-    """Return a finding's file and line; a file in the folder of the result set's logs by its name, the folder itself
-    as 'the set', a file elsewhere with its whole path."""
+    """Return a finding's file and line. A file in the folder of the result set's logs is given by its name, the
+    folder itself as 'the set', and a file elsewhere by its whole path."""
     path = PurePath(finding.path)
     folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path

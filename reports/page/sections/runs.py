@@ -53,8 +53,8 @@ MAX_SPANS = 60
 
 
 def runs_section(group: Sequence[Result], id_: str) -> PageSection:
-    """Return the section with one table of all runs if that has at most MAX_ROWS rows or only one configuration, else
-    with a folded table per configuration."""
+    """Return the section on all runs. They share one table if it has at most MAX_ROWS rows or there is only one
+    configuration; else each configuration has a folded table."""
     shown = detailed(group)
     lead = "All started runs are listed, also failed and interrupted ones."
     if words := detail_words(group):

@@ -247,9 +247,9 @@ def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return in words the bytes, the time and the samples to the target of configurations whose ranks exchange data
-    in different formats, as ratios to the configuration that exchanges everything in full precision; of many
-    configurations, only the first few."""
+    """Return in words how configurations compare whose ranks exchange data in different formats: bytes, time and
+    samples to the target, as ratios to the configuration that exchanges everything in full precision. If there are
+    many configurations, only the first few are named."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."

@@ -282,8 +282,8 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 def _rcp_cell(result: Result) -> Cell:
     """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the factor that
-    normalises the score, or, for a benchmark that is not MLPerf's, the chance that a set like the reference fails the
-    test."""
+    normalises the score. For a benchmark that is not MLPerf's, the chance that a set like the reference fails the
+    test takes the place of the factor."""
     share = _failing_share(result)
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
 
@@ -335,8 +335,8 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """Return the cell of the verdict of a configuration's comparison with the baseline: where a difference is shown,
-    the ratio as main text ('1.20× faster'); else the verdict, with the ratio below it."""
+    """Return the cell with the verdict on a configuration against the baseline. If a difference is shown, the main
+    text is the ratio ('1.20× faster'); else it is the verdict, with the ratio below it."""
     if comparison is None:
         return Cell(text="baseline", kind="quiet")
     whole = comparison.whole

@@ -1,5 +1,5 @@
-"""Makes the sections on scaling laws: models of several sizes on one chart, and a comparison of the laws at a
-training FLOP that all their ranges contain."""
+"""Makes the sections on scaling laws: models of several sizes on one chart, and a comparison of the laws at one
+amount of training compute (FLOP) that lies in the fitted range of every law."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from reports.text.formatting import MISSING, distinct_labels, interval, printabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ModelLaw:
-    """Scaling law of a sweep, with a name of the sweep's model that no other law on the page has."""
+    """Scaling law fitted to a sweep, with a name for the sweep's model; names are distinct on a page."""
 
     name: str
     law: ScalingLaw
@@ -28,9 +28,9 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Comparison of scaling laws at one training FLOP (`compute`). `values` are the normalised entropies by the laws'
-    names, the best first; `gaps` are, for each law but the best, the ends of the interval of its difference from the
-    best, None where one of the two laws has only one seed."""
+    """Comparison of several models' scaling laws at `compute` training FLOP. `values` is a dict from a law's name to
+    its normalised entropy, the best law first. `gaps` is a dict from the name of each law but the best to the
+    interval of its difference from the best law; None where one of the two has only one seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -38,8 +38,8 @@ class _Match:
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
-    """Return a section of scaling laws for each dataset and number of samples. The laws in a section share a chart,
-    one law per sweep, and a note names the sweeps in other sections, with the reason."""
+    """Return the page's sections on scaling laws. Laws of the same dataset and number of samples share a section and
+    a chart, with one law per sweep. A note names the sweeps that are in other sections, with the reason."""
     groups: list[list[_ModelLaw]] = []
     for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
         found = next((group for group in groups if not _why_apart(named, group[0])), None)
@@ -109,8 +109,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
     where their ranges do not meet.
 
     The law that is best at that FLOP is compared with each other law; intervals are at 95 % for all comparisons
-    together (Bonferroni). Sweeps with the same base seed have the same seeds drawn in every resample of the
-    bootstrap, so that differences between their laws are those at equal seeds.
+    together (Bonferroni). If two sweeps have the same base seed, every resample of the bootstrap draws the same seeds
+    for both, so that the difference between their laws is one at equal seeds.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:
@@ -130,8 +130,8 @@ def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
 
 
 def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
-    """Return in a sentence which model is best at the largest training FLOP that all laws cover; where fewer than two
-    laws were fitted, the findings of the first."""
+    """Return in a sentence which model is best at the largest training FLOP that all laws cover. If fewer than two
+    laws were fitted, return the findings of the first law."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
     if match is None:
@@ -196,8 +196,8 @@ def _dot(size: Size) -> Dot:
 
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
-    """Return the scaling law of each sweep with a name for its model: the name of the benchmark without the ending
-    '_quality', or the sweep's own name where it has several benchmarks or none is known. A repeated name gets a
+    """Return each sweep's scaling law with a name for the model: the name of the benchmark without the ending
+    '_quality'. If a sweep has several benchmarks, or none is known, the name is the sweep's. A repeated name gets a
     number."""
     names = []
     for sweep in sweeps:

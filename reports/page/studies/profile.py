@@ -72,8 +72,8 @@ def _bar_words(phase: PhaseRecord) -> str:
 
 
 def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
-    """Return the roofline chart of a profile's phases and operators; None without measured ceilings or without a
-    dot."""
+    """Return the roofline chart of a profile's phases and operators; None if ceilings were not measured, or if no
+    phase and no operator can be drawn."""
     dots = [
         *filter(None, map(_phase_dot, record.phases)),
         *filter(None, map(_operator_dot, record.operators.measured.table)),

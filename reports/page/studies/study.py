@@ -1,7 +1,7 @@
 """Makes the page's sections of a study (a set of computed or measured tables): findings, parameters, tables and
 checks; every column names the origin of its numbers.
 
-Commands that make a study print the same blocks, but the chart that some kinds of study have is only on the page.
+Commands that make a study print the same blocks. Charts, which some kinds of study have, are only on the page.
 """
 
 from reports.document.blocks import Block, Prose
