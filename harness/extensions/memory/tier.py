@@ -75,7 +75,7 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
     """Bandwidth of the link that all devices share to the host, in bytes per second. If None, it equals the bandwidth
-    of one device's link where there is a switch; without a switch, devices share no link."""
+    of one device's link where there is a switch, or where a switch sums rows; else devices share no link."""
 
     def granules(self, row_bytes: int) -> int:
         """Return the number of smallest reads (granules) that an embedding row of `row_bytes` bytes takes."""
