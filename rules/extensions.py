@@ -58,25 +58,26 @@ class Extension(NamedTuple):
     """Types of JSON documents that the extension's commands print with --format json, by name, for the command
     `schema`."""
     tables: Mapping[str, str] = _NONE
-    """Additional tables, for export, of the extension's kinds of measurement: `rules.records.measure.DetailTable` by
-    the table's name."""
+    """Additional tables, for export, of the extension's kinds of measurement: a map from a table's name to the
+    location of its `rules.records.measure.DetailTable`."""
     shown: Mapping[str, str] = _NONE
-    """Additional content of report pages, by the kind of measurement or of simulation (study) that a page shows:
-    `reports.kinds.details.Details`."""
+    """Additional content of report pages: a map from the kind of measurement or of simulation (study) that a page
+    shows to the location of its `reports.kinds.details.Details`."""
     relations: Mapping[str, str] = _NONE
-    """Forms of experiment that the extension defines, each a relation between the configurations measured, such as a
-    search; by the form's name in experiment.json."""
+    """Forms of experiment that the extension defines, such as a search: a map from the form's name in experiment.json
+    to the location of its definition."""
     sections: Mapping[str, str] = _NONE
-    """Additional sections of a benchmark definition, `harness.config.sections.Section` by the name of the TOML table;
-    they do not change the training problem, so they are not in the definition's digest."""
+    """Additional sections of a benchmark definition: a map from the name of the TOML table to the location of its
+    `harness.config.sections.Section`. They do not change the training problem, so they are not in the definition's
+    digest."""
     stop_rules: Mapping[str, str] = _NONE
-    """Classes of rules that decide whether an experiment grows further (repetitions or configurations), by the name
-    in the experiment's record."""
+    """Stop rules, which decide whether an experiment grows further (by repetitions or configurations): a map from the
+    rule's name in the experiment's record to the location of its class."""
     functions: Mapping[str, str] = _NONE
     """Functions of the extension that `harness.api` exports in addition to its own, by name."""
     renamed: Mapping[str, tuple[str, ...]] = _NONE
-    """Replacements of command-line options that were removed: from "verb --option" to the command lines that replace
-    the option, written without `dlrmbench`."""
+    """Command-line options that were removed: a map from "verb --option" to the command lines that replace it,
+    written without `dlrmbench`."""
     needs: tuple[str, ...] = ()
     """Names of other extensions that this extension imports: whoever deletes one of them must delete this extension,
     too."""

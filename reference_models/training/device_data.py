@@ -7,7 +7,7 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 
 FREE_MEMORY_DIVISOR = 4
-"""A dataset split is held on a GPU if it takes at most the GPU's free memory divided by this number."""
+"""A dataset split is held on a GPU if the split's size times this number is at most the GPU's free memory."""
 
 
 class HeldSplit:

@@ -38,12 +38,12 @@ def find_device(name: str) -> torch.device:
 
 
 def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Return the device of this rank of `num_ranks`; several ranks of a machine take the GPU of their LOCAL_RANK.
+    """Return the device of this rank, one of `num_ranks` ranks in all.
 
-    Where a launcher shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), that GPU is taken. Raises
-    DeviceError where two ranks would share a GPU, which NCCL refuses and which would falsify measurements. Where a
-    rank cannot see by itself that it shares its GPU, the ranks find it when they meet (`rendezvous`), by the names
-    from `describe_gpu`.
+    Where a machine shows its ranks several GPUs, each rank takes the GPU numbered LOCAL_RANK. Where a launcher shows
+    each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES), the rank takes that GPU. Raises DeviceError if
+    two ranks would share a GPU: NCCL refuses that, and measurements would be wrong. A rank that sees one GPU cannot
+    tell whether another rank shares it; when the ranks meet, `rendezvous` compares the names from `describe_gpu`.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":
@@ -78,14 +78,15 @@ def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
 
 
 def list_gpus(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the visible GPUs, each under the name by which CUDA_VISIBLE_DEVICES of a child process selects it."""
+    """Return the names of the visible GPUs. A child process sees one of the GPUs alone if its CUDA_VISIBLE_DEVICES is
+    the GPU's name."""
     given, num = environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
     names = map(str, range(num)) if given is None else (name.strip() for name in given.split(","))
     return tuple(names)[:num]
 
 
 def refuse_shared_gpus(name: str, num_ranks: int) -> None:
-    """Raise DeviceError if `num_ranks` ranks of this machine cannot each have a GPU of device `name`."""
+    """Raise DeviceError if device `name` has fewer GPUs than this machine has ranks, `num_ranks`."""
     if find_device(name).type == "cpu":
         return
     is_named = ":" in name
@@ -107,7 +108,7 @@ def use_device(device: torch.device) -> None:
 def set_precision(device: torch.device, precision: str) -> bool:
     """Set the precision of torch's float32 matrix products; return whether the forward pass runs under bf16 autocast.
 
-    On GPUs, sums of bf16 products are kept in float32 also where cuBLAS splits them, which is not torch's default.
+    On GPUs, sums of bf16 products are kept in float32 even if cuBLAS splits a sum. Torch's default allows bf16 there.
     """
     refuse_precision(device.type, precision)
     if device.type == "cuda":

@@ -106,8 +106,8 @@ class TrainingLoop(ABC):
             self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
-        """Set the device (the CPU) and the dataset that `build_model` and `compute_logits` use, to call them on data
-        of the shapes of `data`; no sample is read."""
+        """Set the device (the CPU) and the dataset, so that `build_model` and `compute_logits` can be called without
+        `build`. Only the shapes of `data` are used; no sample is read."""
         self.device, self.data, self._autocast_bf16 = torch.device("cpu"), data, False
 
     def check_world(self) -> None:
@@ -126,9 +126,9 @@ class TrainingLoop(ABC):
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         """Return a new model on `device`, its tables with `num_embeddings` rows, and the optimizers of its weights.
 
-        The tables' optimizer comes first, if there are any tables, that of all other weights last. Called twice: for
-        a copy of the model with small tables, which warms up the device, and for the run's own model, after the
-        generators are seeded.
+        The tables' optimizers come first, if there are tables; the optimizer of all other weights comes last. The
+        method is called twice: first for a copy of the model with small tables, which warms up the device; then,
+        after the random generators are seeded, for the run's own model.
         """
 
     def warm_up(self) -> None:
@@ -149,8 +149,8 @@ class TrainingLoop(ABC):
         self.synchronize()
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
-        """Return a synthetic batch of `size` samples of the data's shapes, with ids below `num_embeddings` of each
-        table."""
+        """Return a synthetic batch of `size` samples, shaped like the dataset's samples. The ids for each table are
+        below the table's number in `num_embeddings`."""
         return Batch.synthetic(self.data.train, num_embeddings, size)
 
     # hyperparameters, read from what `build` made
@@ -208,9 +208,11 @@ class TrainingLoop(ABC):
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Raise NotFiniteError if the sum [] of the losses of all steps of a call of `train` is not finite.
+        """Raise NotFiniteError if `total_loss` [] is not finite: the sum of the losses of all steps in one call of
+        `train`.
 
-        It is checked once per call: a loss that is not finite makes the sum so, and reading it waits for the device.
+        The sum is checked once per call, since reading it waits for the device. It is not finite if any step's loss
+        is not.
         """
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
@@ -261,7 +263,8 @@ class TrainingLoop(ABC):
         return metric(labels, scores.cpu().numpy())
 
     def _score(self) -> tuple[NDArray[Any], torch.Tensor]:
-        """Return the labels, bool or soft as float32, and, on the device, the logits of the whole evaluation split.
+        """Return the labels and the logits of the whole evaluation split. Labels are bool, or float32 if they are
+        soft; logits are on the device.
 
         The split is evaluated by this process only.
         """
@@ -316,8 +319,8 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        """Call `enter`, inside the `with` block, with a phase's name wherever that phase of a step begins, in the
-        loop and in its model."""
+        """Call `enter` with a phase's name wherever that phase of a step begins, in the loop and in its model, for as
+        long as the `with` block runs."""
         reporters = [self, self.model] if getattr(self.model, "enter", None) is ignore_phase else [self]
         for reporter in reporters:
             reporter.enter = enter

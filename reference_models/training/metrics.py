@@ -3,10 +3,10 @@ entropy.
 
 `METRICS` lists the metrics that a definition may name.
 
-A label is 0 or 1, or soft: a number y from 0 to 1, as float32. A sample then counts in all three metrics as y of a
-positive and 1 - y of a negative sample. scikit-learn's `roc_auc_score` and `log_loss`, and torchrec.metrics.ne, give
-the same numbers where each sample is given twice: as 1 with weight y and as 0 with weight 1 - y. For labels that are
-all 0 or 1 the numbers are the usual ones.
+A label is 0 or 1, or soft: a number y from 0 to 1, as float32. In ROC AUC, log loss and normalised entropy, a sample
+with a soft label counts as y of a positive and 1 - y of a negative sample. scikit-learn's `roc_auc_score` and
+`log_loss`, and torchrec.metrics.ne, give the same numbers if each sample is given twice: as 1 with weight y and as 0
+with weight 1 - y. For labels that are all 0 or 1 the numbers are the usual ones.
 """
 
 import math
@@ -86,14 +86,16 @@ def _entropy(rate: float) -> float:
 def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
     """Return the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
 
-    Soft `labels`, float32 from 0 to 1, weight each pair of samples by the positive share of one and the negative
-    share of the other, a sample paired with itself being a tie; sums are then float64, in the order of scores and
-    labels. The highest possible AUC, that of ranking by the labels themselves, is then below 1.
+    A soft label, a float32 from 0 to 1, is a sample's positive share; the rest of the sample is its negative share.
+    Each pair of samples is weighted by the positive share of one times the negative share of the other. A sample
+    paired with itself is a tie, so even a ranking by the labels themselves has an AUC below 1. Sums for soft labels
+    are in float64, in the order of scores and labels.
 
-    A score's bits, made to sort like the number, and its label share one uint64; keys equal but for the label are
-    ties. Counts are whole numbers, so the result does not depend on the order of samples, up to N = 3e9 samples.
-    Raises NotFiniteError for scores that are not finite, DatasetError when one class is absent, ValueError for soft
-    labels outside of 0 to 1.
+    A score's bits, arranged to sort like the number, and its label form one uint64 key. Keys equal but for the label
+    are ties. Counts are whole numbers, so the result does not depend on the order of samples, up to N = 3e9 samples.
+
+    Raises NotFiniteError if a score is not finite, DatasetError if one class is absent, and ValueError if a soft
+    label is outside of 0 to 1.
     """
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     if labels.shape != scores.shape or scores.ndim != 1:
@@ -114,8 +116,8 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
 
 
 def _soft_auc(labels: NDArray[Any], scores: NDArray[np.float32]) -> float:
-    """Return the ROC AUC for soft labels: each sample counts as `labels` [N] of a positive, 1 - `labels` of a
-    negative."""
+    """Return the ROC AUC for soft `labels` [N]: a sample of label y counts as y of a positive and 1 - y of a negative
+    sample."""
     if not ((labels >= 0) & (labels <= 1)).all():
         raise ValueError("soft labels are outside of 0 to 1")
     shares = np.ascontiguousarray(labels, dtype=np.float32) + np.float32(0.0)
@@ -150,8 +152,8 @@ def refuse_one_class(num_positive: int, num_negative: int) -> None:
 
 
 def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return uint32 numbers that sort like the scores: negatives inverted, others with the sign bit set; -0.0 is
-    0.0."""
+    """Return uint32 numbers that sort like the scores. The bits of negative scores are inverted; other scores get the
+    sign bit set. -0.0 counts as 0.0."""
     bits = (scores + np.float32(0.0)).view(np.uint32)
     flip = np.where(bits & _SIGN, np.uint32(0xFFFFFFFF), _SIGN)
     flip ^= bits
@@ -159,11 +161,12 @@ def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
-    """Return twice the number of (positive, negative) pairs in which the positive scores higher, plus the tied pairs.
+    """Return 2 * won + tied, over all pairs of a positive and a negative sample. A pair is won if the positive scores
+    higher, and tied if the scores are equal.
 
     `keys` are the sorted scores, with the label as last bit.
 
-    For each group of equal scores: positives * (2 * negatives below + negatives in the group).
+    A group of equal scores adds: positives * (2 * negatives below + negatives in the group).
     """
     starts = np.flatnonzero((keys[1:] ^ keys[:-1]) > 1)
     ends = np.append(starts, keys.size - 1)
@@ -186,9 +189,10 @@ class ClassMetrics:
 
 
 def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
-    """Return the share of the N x T predictions whose highest score, of `scores` [N, T, K], is the class in `labels`.
+    """Return the accuracy: the share of the N x T predictions whose highest score is that of the class in `labels`.
 
-    `labels` are [N, T]. Of equal scores the first counts. Raises NotFiniteError for scores that are not finite.
+    `scores` are [N, T, K], `labels` [N, T]. Of equal scores the first counts. Raises NotFiniteError if a score is not
+    finite.
     """
     if labels.shape != scores.shape[:-1] or scores.ndim != 3 or not labels.size:
         raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected [N, T] and [N, T, K]")
@@ -214,8 +218,8 @@ def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricFunction:
-    """Quality metric, as two functions of the labels and logits of the whole evaluation split: one returns the
-    metric's value, the other the value with log loss and normalised entropy."""
+    """Quality metric, as two functions of the labels and logits of the whole evaluation split. One returns the
+    metric's value; the other returns the value, log loss and normalised entropy."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
     measure: Callable[[NDArray[Any], NDArray[np.float32]], Any]
@@ -229,7 +233,7 @@ METRICS: Mapping[str, str] = {
     "roc_auc": "reference_models.training.metrics:ROC_AUC",
     "accuracy": "reference_models.training.metrics:ACCURACY",
 }
-"""Module and name of each `MetricFunction`, by the metric's name (quality.metric in a definition)."""
+"""Map from a metric's name (quality.metric in a definition) to the module and name of its `MetricFunction`."""
 
 
 def find_metric(name: str) -> MetricFunction:

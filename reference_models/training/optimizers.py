@@ -15,7 +15,8 @@ from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 RATE_FACTOR = "rate_factor"
-"""Key, in an optimizer's parameter groups, of the group's learning rate as a multiple of the base learning rate."""
+"""Key of a parameter group of an optimizer. Its value is a factor: the group's learning rate is the base learning
+rate times this factor."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +24,9 @@ class LearningRatePolicy:
     """Learning rate over steps: linear warm-up, constant, polynomial decay, constant (LRPolicyScheduler of
     facebookresearch/dlrm).
 
-    As in LRPolicyScheduler, the constant part before a decay has the value at which warm-up stopped: the last warm-up
-    step is below the base rate by 1 / warmup_steps. Without warm-up the constant part has the base rate.
+    As in LRPolicyScheduler, warm-up before a decay ends one step short of the base rate, and the constant part keeps
+    the rate reached: base * (warmup_steps - 1) / warmup_steps. Without warm-up, or without a decay, the constant part
+    has the base rate.
     """
 
     base: float
@@ -227,15 +229,17 @@ _UPDATES = {
     "rowwise_adagrad": ("rowwise_adagrad", "adagrad"),
     "Adam": ("rowwise_adagrad", "Adam"),
 }
-"""Names of two update rules by `train.opt_name`: the rule of the embedding tables, and that of all other weights."""
+"""Map from `train.opt_name` to the names of two update rules: one for the embedding tables, one for all other
+weights."""
 _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
 
 
 def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
-    """Return `opt_name` if the optimizers compute the update of that name, else their own name, such as "own
-    MomentumAdagrad" or "AdamW".
+    """Return `opt_name` if the optimizers compute the update that it names; else the names of the optimizers' own
+    updates, such as "own MomentumAdagrad" or "AdamW".
 
-    Classes of torch.optim and shipped implementations compute a known update; their subclasses may compute another.
+    The update of a class of torch.optim or of a shipped implementation is known. A subclass of these may compute
+    another.
     """
     names = tuple(_name_update(optimizer) for optimizer in optimizers)
     of_tables, of_others = _UPDATES.get(opt_name, (None, None))
@@ -254,9 +258,11 @@ def _name_update(optimizer: Any) -> str:
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return the optimizers' settings under MLPerf's log keys (mllog), as parameter groups and rate policy hold them.
+    """Return the optimizers' settings under MLPerf's log keys (mllog), as their parameter groups and the learning
+    rate policy hold them.
 
-    For optimizers that compute another update than `opt_name`, the keys are only its name and the rate policy's.
+    If the optimizers compute another update than `opt_name`, return only the update's name and the settings of the
+    policy.
     """
     if (built := name_built(opt_name, optimizers)) != opt_name:
         return {
@@ -295,8 +301,8 @@ def describe_optimizers(
 def _describe_adam(
     optimizers: list[torch.optim.Optimizer], groups: list[dict[str, Any]], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return Adam's settings under the keys of MLPerf's closed_dlrmv4.yaml; those of tables only if there are
-    tables."""
+    """Return Adam's settings under the keys of MLPerf's closed_dlrmv4.yaml. Keys for tables are included only if
+    there are tables."""
     dense = groups[-1]
     described: dict[str, int | float | str] = {
         "opt_name": "Adam",

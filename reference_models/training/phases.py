@@ -57,7 +57,8 @@ PLAIN = label_phases(
         Phase.OTHER,
     )
 )
-"""Labels of the phases of a model that reports none of its own; its backward pass is part of the loss's phase."""
+"""Labels of the phases of a model that defines no phases of its own. Its backward pass counts as part of the loss's
+phase."""
 Enter = Callable[[str], None]
 
 
@@ -66,8 +67,8 @@ def ignore_phase(phase: str) -> None:
 
 
 def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> None:
-    """Call `enter` with each phase when the backward pass reaches the tensor that `made` gives for the phase; do
-    nothing unless phases are measured."""
+    """Call `enter` with a phase's name when the backward pass reaches the phase's tensor; `made` maps phases to
+    tensors. Do nothing unless phases are measured."""
     for phase, tensor in made.items():
         if enter is not ignore_phase and tensor.requires_grad:
             tensor.register_hook(lambda gradient, phase=phase: enter(phase))  # type: ignore[no-untyped-call]
@@ -81,7 +82,7 @@ class TimesReplay(Protocol):
         """Return the seconds in each phase of the steps that were replayed inside `report_phases` since the last
         call.
 
-        The seconds are part of those of REPLAY. Waits for the device.
+        The phase REPLAY includes these seconds. Waits for the device.
         """
 
 
@@ -90,8 +91,8 @@ class ReportsPhases(Protocol):
     """Workload that reports which phase of its training step has begun, so that phases can be timed."""
 
     def report_phases(self, enter: Enter) -> AbstractContextManager[None]:
-        """Call `enter`, inside the `with` block, with a phase's name wherever that phase of a training step begins.
-        Computed numbers stay the same, bit for bit.
+        """Call `enter` with a phase's name wherever that phase of a training step begins, for as long as the `with`
+        block runs. Computed numbers stay the same, bit for bit.
 
         On a CUDA device `enter` may be called by autograd's threads, and records an event on the current stream.
         """

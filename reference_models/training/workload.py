@@ -28,8 +28,8 @@ class WorkloadSpec:
     data_dir: Path
     seed: int
     matmul: MatmulChoice | None = None
-    """Kernels for the matrix products, chosen by timing, for implementations that time kernels; None: torch.mm
-    computes every product."""
+    """Kernels for the matrix products, which some implementations choose by timing; None: torch.mm computes every
+    product."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +92,8 @@ class EvaluatesMetrics(Workload, Protocol):
     """Workload whose evaluation can be judged by other quality metrics than the model's own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Return what `metric`, a function of labels and scores, returns for the whole evaluation split; the same on
-        every rank."""
+        """Return what `metric`, a function of labels and scores, returns for the whole evaluation split. Every rank
+        gets the same value."""
 
 
 @runtime_checkable

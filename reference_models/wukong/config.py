@@ -20,7 +20,7 @@ class WukongConfig:
     embedding_dim: PositiveCount
     """Width of embedding rows, and of every vector of the stack."""
     bottom_mlp: Counts
-    """Widths of the bottom MLP's layers, which dense features pass; the last is embedding_dim."""
+    """Widths of the bottom MLP's layers, which process the dense features; the last is embedding_dim."""
     num_layers: PositiveCount
     """Number of layers of the stack; layer i has interactions of up to 2^i features."""
     num_fmb: PositiveCount
@@ -28,14 +28,14 @@ class WukongConfig:
     num_lcb: PositiveCount
     """Number of vectors that a layer's linear compression returns."""
     rank: PositiveCount
-    """Number of vectors that a layer's inputs are projected to; the dot products of the inputs with these vectors go
-    to the MLP."""
+    """Number of linear combinations that a layer makes of its inputs; the dot products of the inputs with these
+    combinations go to the MLP."""
     fmb_mlp: Counts
     """Hidden widths of a factorization machine's MLP."""
     top_mlp: Counts
     """Widths of the top MLP's layers, which follow the stack; the last is 1, the logit."""
     init: Literal["dlrm", "torchrec"] = "torchrec"
-    """Project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+    """Project whose distribution of initial weights the MLPs use: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> WukongConfig:
@@ -49,9 +49,10 @@ def parse_model(table: Mapping[str, Any]) -> WukongConfig:
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """Return [model] with the shorthand key `width` written out.
+    """Return the section [model] with the shorthand key `width` replaced by the keys that it sets.
 
-    If the embedding dimension is `changed`, the bottom MLP's last width follows it.
+    If `changed` names the embedding dimension but not the bottom MLP, the bottom MLP's last width is set to the new
+    dimension.
     """
     made = dict(model)
     width = made.pop(WIDTH, None)

@@ -1,4 +1,5 @@
-"""Wukong's stack of layers with hand-written passes, whose protocol is that of `reference_models.fused.interaction`.
+"""Wukong's stack of layers with hand-written forward and backward passes, as `reference_models.fused.interaction`
+calls them.
 
 A layer's linear maps of its inputs (W, Y and, if there is one, the residual's) are one product with the stacked
 weights. Where MLPs compute in a narrower type (bf16), all other parts of a layer stay in the weights' type.
@@ -25,8 +26,8 @@ def fuse_stack(
 ) -> FusedInteraction:
     """Take over the weights of Wukong's stack, which `optimizer` updates, for hand-written passes.
 
-    `like` is a tensor of the weights' data type, in which the stack returns its output unless `matmuls` states a
-    type.
+    The stack's output has the data type that `matmuls` states. If `matmuls` states none, the output has the data type
+    of the tensor `like`, which is the weights' type.
     """
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
     return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)
@@ -126,8 +127,8 @@ class _NormPass:
 
 
 class _LayerPass:
-    """Forward and backward pass of a layer of the stack over B samples. Vectors are [B, n, d]; those that the linear
-    maps return are [B, d, n]."""
+    """Forward and backward pass of a layer of the stack over B samples. Vectors are [B, n, d], except for the results
+    of the linear maps, which are [B, d, n]."""
 
     def __init__(self, layer: _Layer, matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layer = layer

@@ -20,7 +20,8 @@ from reference_models.layers.mlp import InitLinear, build_mlp
 
 
 class VectorMap(nn.Module):
-    """Linear combinations of n vectors, [B, n, d] to [B, m, d], by a weight [m, n] that starts Xavier normal."""
+    """Linear combinations of n vectors, from [B, n, d] to [B, m, d]; the weight [m, n] is initialised Xavier
+    normal."""
 
     def __init__(self, num_in: int, num_out: int) -> None:
         super().__init__()

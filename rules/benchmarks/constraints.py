@@ -18,9 +18,9 @@ class Constraint:
     """Constraint on the value of an mllog key: free, one exact value, one of several, bounds, bounds proportional to
     another key's value, or equal to another key's value.
 
-    `other` names the other key. Where `at` is given, `min` and `max` are the bounds if the other key's value is `at`,
-    and grow in proportion to it; where it is not, the value must equal the other key's. `resolve` turns both kinds
-    into constraints without another key.
+    `other` names the other key. If `at` is given, `min` and `max` are the bounds for the case that the other key's
+    value is `at`; for other values they grow in proportion. If `at` is not given, the value must equal the other
+    key's value. `resolve` turns both kinds into constraints without another key.
     """
 
     free: bool = False
@@ -33,11 +33,11 @@ class Constraint:
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint with the other key replaced by that key's value, `value_of(other)`; a constraint
+        """Return the constraint with the other key replaced by that key's value, `value_of(other)`. A constraint
         without another key is returned unchanged.
 
-        Free where the other key has no usable value, since another rule reports that: none at all or, for
-        proportional bounds, none above 0 and below 1e18.
+        Return a free constraint if the other key has no value, or if bounds are proportional to a value that is not a
+        number above 0 and below 1e18: another rule reports this.
         """
         if self.other is None:
             return self

@@ -1,11 +1,11 @@
 """Load and validate benchmark definitions (TOML files), shipped ones and a user's own.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes values too,
-`[open]`. It does not interpret other sections: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
-`reference_models`, and those of extensions by the extensions. `[closed]`, `[open]` and `[train]` are written in mllog
-keys, so a field that a division leaves free has the same name in all of them. A workload (status `workload`) has no
-`[quality] [score] [closed]`: it is a model's shape for measuring throughput, or quality without a target, and cannot
-be judged.
+`[open]`. It does not interpret other sections: `reference_models` parses `[model] [data] [id_map] [train] [runtime]
+[checkpoint]`, and extensions parse the sections that they define. `[closed]`, `[open]` and `[train]` are written in
+mllog keys, so a field that a division leaves free has the same name in all of them. A workload (status `workload`) is
+a model's shape for measuring throughput, or quality without a target. It has no `[quality] [score] [closed]`, and
+cannot be judged.
 """
 
 import hashlib
@@ -51,9 +51,9 @@ class FirstEval:
     samples, rounded up to a multiple of the evaluation interval (closed_dlrmv4.yaml)."""
 
     slope: Count
-    """Number of samples before the first evaluation for each sample of the global batch size."""
+    """Factor of global_batch_size in the formula for the first evaluation."""
     offset: Count
-    """Number of samples that is added, whatever the global batch size is."""
+    """Number added to slope * global_batch_size."""
     divisor: PositiveCount
     """Divisor of slope * global_batch_size + offset."""
 
@@ -66,16 +66,16 @@ class Quality:
     """Metric of an evaluation: `roc_auc`, the exact area under the ROC curve, or `accuracy`, the share of samples
     whose most likely class is the right one, the mean over tasks. The model must compute it."""
     target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
-    """Quality at which a run ends; `dlrmbench calibrate` finds one."""
+    """Quality at which a run ends. `dlrmbench calibrate` suggests one."""
     evals_per_epoch: PositiveCount
     """Number of evaluations per epoch, at equal distances in samples."""
     max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
     """Number of epochs after which a run ends even if it has not reached the target."""
     first_epoch_num: Count = 0
-    """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
+    """Value of epoch_num at the start of training: 0, or 1 for `dlrm` (training_rules.adoc of rounds 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
-    """Rounding of the evaluation interval to whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose evaluations
-    are after whole multiples of the interval in samples."""
+    """Rounding of the evaluation interval to whole batches. It is "up" for `dlrmv4` (closed_dlrmv4.yaml), which
+    evaluates after whole multiples of the interval in samples."""
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
     """Key in the metadata of eval_accuracy whose value measures how fast a run converged; reference convergence
     points are in the same unit."""
@@ -123,7 +123,7 @@ class Head:
     model: str
     """Model that trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
-    """MLPerf Training rounds with this definition; empty for a benchmark of your own."""
+    """MLPerf Training rounds that use this definition; empty for a benchmark of your own."""
     notes: tuple[str, ...] = ()
     """Remarks for readers of results."""
 
@@ -196,8 +196,9 @@ class Benchmark(Head):
 
 
 def guess_meant_name(name: object) -> str | None:
-    """Return the name of the shipped benchmark that an unknown name probably means: a similar name, or the benchmark
-    that the text of MLPerf's rules calls by the unknown name; None where there is neither."""
+    """Return the name of the shipped benchmark that an unknown name probably means. It is the benchmark that the text
+    of MLPerf's rules calls by the unknown name, else the one with the most similar name; None if no name is
+    similar."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -223,8 +224,8 @@ def shipped_versions(name: str) -> tuple[Benchmark, ...]:
 
 
 def shipped_twin(benchmark: Benchmark) -> Benchmark | None:
-    """Return the shipped benchmark definition of the same name and content as `benchmark`, whatever its version; None
-    where none is the same."""
+    """Return the version of a shipped definition that has the name and the content of `benchmark`; None if there is
+    no such version."""
     versions = shipped_versions(benchmark.name)
     return next((known for known in versions if known.definition_sha256 == benchmark.definition_sha256), None)
 
@@ -288,8 +289,8 @@ def read_definition_text(path: Path) -> str:
 
 
 def _known_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a definition's tables without the sections of extensions that this installation lacks; only sections
-    that shipped definitions have are left out."""
+    """Return a definition's tables without the sections of extensions that this installation lacks. Such sections are
+    known from the shipped definitions; any other unknown section is kept."""
     if tables.keys() <= {"schema_version", *_SECTIONS}:
         return dict(tables)
     return {name: table for name, table in tables.items() if name not in _absent_sections()}
@@ -375,9 +376,9 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of a definition's training problem: the SHA-256 of canonical JSON of all sections but
-    [runtime] and the others in `NOT_THE_PROBLEM`, without the fields of [train] that the Closed division leaves
-    free."""
+    """Return the digest of a definition's training problem: the SHA-256 of the definition as canonical JSON. The
+    sections in `NOT_THE_PROBLEM`, such as [runtime], and the fields of [train] that the Closed division leaves free
+    are left out."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":

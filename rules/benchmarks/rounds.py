@@ -44,15 +44,15 @@ October; 6.0: none after 15 May).
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedBenchmark:
-    """Benchmark that a log names, as the name's value in the log (which may be of any type), and the version that the
-    log states; None where the log states no version."""
+    """Benchmark and version that a log names. The name is the value in the log, of whatever type; the version is None
+    if the log states none."""
 
     name: object
     version: int | None = None
 
 
 def named_in(log: RunLog) -> NamedBenchmark:
-    """Return the benchmark that a log names, with the version that the log states by its number, or by the digest of
+    """Return the benchmark and the version that a log names. Logs state the version as a number, or by the digest of
     a shipped definition."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
@@ -65,13 +65,14 @@ def named_in(log: RunLog) -> NamedBenchmark:
 def find_definition(
     named: NamedBenchmark, benchmark_file: str | Path | None, beside: Path | None
 ) -> Benchmark | None:
-    """Return the definition of the benchmark that a log names; None for a benchmark without a definition.
+    """Return the definition of the benchmark that a log names; None if the benchmark has no definition.
 
-    A shipped name always means a shipped definition: of the version that the log states; where it states none, of the
-    version of `benchmark_file` or of the file `beside` the log, if that is a shipped version; else of the current
-    version. A log that states a version that is not shipped has no definition. Raises DefinitionError when
-    `benchmark_file` cannot be loaded, or has a shipped benchmark's name and other content; a file `beside` the log
-    that cannot be loaded is ignored.
+    A shipped benchmark's name always means a shipped definition. If the log states a version, it is that version, or
+    None if the version is not shipped. If the log states no version, it is the version of `benchmark_file` or else of
+    the file `beside` the log, if that version is shipped; otherwise it is the current version.
+
+    A file `beside` the log that cannot be loaded is ignored. Raises DefinitionError if `benchmark_file` cannot be
+    loaded, or if it has the name of a shipped benchmark and other content.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names() and shipped_twin(given) is None:
@@ -119,9 +120,9 @@ def infer_round(
     """Return the MLPerf round whose rules apply to runs: the round that the user asked for, else the round that
     directories name, else the round that was open on the day of the runs, else the benchmark's last round.
 
-    None for benchmarks that are not MLPerf's, which have a version instead of rounds, and for an undefined benchmark
-    where no directory names a round. Raises DefinitionError when the round that the user asked for does not exist or
-    had no such benchmark.
+    Return None for a benchmark that is not MLPerf's, which has a version instead of rounds, and for an undefined
+    benchmark if no directory names a round. Raises DefinitionError if the round that the user asked for does not
+    exist, or did not have the benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)
@@ -142,8 +143,8 @@ def infer_round(
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:
-    """Return whether official logs of the benchmark may give, as train_samples, the number of samples trained instead
-    of the dataset's size: before round 3.0 the rules demand nothing of its value (compliance_checker
+    """Return whether official logs of the benchmark may state the number of samples trained as train_samples, rather
+    than the dataset's size. Before round 3.0 the rules demand nothing of the value (compliance_checker
     training_2.1.0/common.yaml)."""
     return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
 

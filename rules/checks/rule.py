@@ -27,8 +27,8 @@ further findings are counted by severity."""
 ANYTHING = ""
 """Entry of `Problem.keys` for a problem after which no key or field of the log or result set can be relied on."""
 BROKEN = " failed"
-"""Ending of the text that states why a rule was skipped, where a rule that it requires found an error or was itself
-skipped because of an error."""
+"""Ending of the reason why a rule was skipped, if another rule that it requires found an error, or was itself skipped
+because of an error."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -45,21 +45,23 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
 LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
-"""Names of the official checkers (such as "compliance") that check the same part of logs or submissions as a family
-of rules, by the letters of the family."""
+"""Map from the letters of a family of rules to the names of the official checkers (such as "compliance") that check
+the same part of logs or submissions."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Benchmarks for which the official checkers check what a family of rules judges, by the letters of the family, where
-they do not do so for all: cadence (CA) for dlrmv4 only, by closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
+"""Map from the letters of a family of rules to the only benchmarks for which the official checkers check the same. A
+family without an entry is checked for all benchmarks. Cadence (CA) is checked for dlrmv4 only, by closed_dlrmv4.yaml
+(mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem that a rule found in what it judges. Where `place` is None, the problem is at the place that the rule
-    states for all its problems, else in the log or directory as a whole; where `severity` or `remedy` is None, that
-    of the rule holds. `number`: how many problems are meant, where many are counted and not kept. `keys`: keys of the
-    log, or fields of another file, that other rules cannot rely on after this problem; None means the key of the
-    record at `place`, or every key where `place` is no record."""
+    """Problem that a rule found in what it judges. If `severity` or `remedy` is None, the rule's own holds.
+
+    `number` is the number of problems that this one stands for, if many are counted and not kept. `keys` are keys of
+    the log, or fields of another file, that other rules cannot rely on after this problem. If `keys` is None, they
+    are the key of the record at `place`, or all keys if `place` is no record.
+    """
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
@@ -76,8 +78,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Breach of a rule at a place in a log or directory, ready to show. `line_num` counts from 1; None concerns the
-    whole file or directory.
+    """Breach of a rule at a place in a log or directory, ready to show. `line_num` counts from 1; it is None if the
+    breach concerns the whole file or directory.
 
     `number` counts the problems that the finding stands for: 1, or more where they are counted and not listed.
     """
@@ -101,10 +103,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule(Generic[S]):
-    """Rule that judges subjects (logs, sets, submissions or rounds) of type S. `requires` are codes of rules that
-    must not have failed on a key or field which this rule `reads`; `reads` None means any.
+    """Rule that judges subjects (logs, sets, submissions or rounds) of type S. `requires` are codes of other rules;
+    the rule is skipped if one of them failed on a key or field that the rule `reads` (None: on any key or field).
 
-    `applies` returns the reason why the rule does not apply to a subject, or None where it does; `place` returns the
+    `applies` returns the reason why the rule does not apply to a subject; None if it applies. `place` returns the
     place shown for a problem that names no place; None means the subject itself.
     """
 
@@ -202,8 +204,8 @@ def _findings(
     checked: Rule[S], subject: S, path: str, found: Iterable[Problem], wrong: set[str]
 ) -> Iterator[Finding]:
     """Yield the findings of one rule, worst first, and add the keys that its errors concern to `wrong`. Every problem
-    is counted; of each severity at most as many are kept as may be listed, so that findings do not depend on the
-    order of problems, nor memory on their number."""
+    is counted, but of each severity only the first MAX_FINDINGS_PER_RULE are kept. So memory stays bounded, and many
+    warnings do not displace an error."""
     held: dict[Severity, list[Problem]] = {}
     numbers: Counter[Severity] = Counter()
     for problem in found:
@@ -250,8 +252,8 @@ def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity
 
 
 def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
-    """Return the number of problems by severity that findings stand for, including problems that are counted and not
-    listed."""
+    """Return, for each severity, the number of problems that findings stand for, including problems that are counted
+    and not listed."""
     counts: Counter[Severity] = Counter()
     for finding in findings:
         counts[finding.severity] += finding.number

@@ -37,7 +37,7 @@ class LogSubject:
     benchmark: Benchmark | None
     round: str | None
     division: str
-    """Division that the log states, Closed (the stricter one) unless it states Open."""
+    """Division that the log states: Open, or else Closed (the stricter one)."""
     is_official: bool
     is_ours: bool
     foreign_round: str | None = None
@@ -52,17 +52,17 @@ class LogSubject:
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """Return the parts that a log's record may lack, in the words of `LogLine.problems`, because official
-        checkers accept that: an event_type, which they do not read, and before round 2.0 metadata, without which
-        later parsers crash."""
+        """Return the parts that a log's record may lack because official checkers accept that, in the words of
+        `LogLine.problems`. They are the event_type, which official checkers do not read, and, before round 2.0, the
+        metadata, whose absence crashes only later parsers."""
         if self.is_ours:
             return ()
         is_early = self.round is not None and is_before(self.round, "2.0")
         return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
 
     def is_forgiving(self, line: LogLine) -> bool:
-        """Return whether official tools ignore the event_type and time of a log's record: before round 2.0, and
-        outside of the lines from init_start to run_stop."""
+        """Return whether official tools ignore the event_type and time of a log's record: all records before round
+        2.0, else only records outside of the lines from init_start to run_stop."""
         if self.is_ours:
             return False
         return is_before(self.round, "2.0") or self.is_outside(line)
@@ -79,7 +79,8 @@ class LogSubject:
 
     @property
     def allowed(self) -> Mapping[str, Constraint]:
-        """Return the log's division's constraint on each mllog key, by key; none where the benchmark is not known."""
+        """Return a map from mllog keys to the constraints of the log's division; empty if the benchmark is not
+        known."""
         if self.benchmark is None:
             return {}
         return self.benchmark.closed if self.is_closed else self.benchmark.open
@@ -124,7 +125,8 @@ class SetFiles:
 
     @property
     def run_folders(self) -> RunFolders:
-        """Return the folders of the set's attempts at runs, by the names of the runs' folders in extra/."""
+        """Return the folders of the set's attempts at runs: a map from the name of a run's folder in extra/ to its
+        attempts."""
         if self.root is None:
             return RunFolders(by_name={}, is_all=False)
         if self.root not in self._folders:

@@ -20,13 +20,14 @@ class Verdict:
 
     `findings` and `outcomes` (results of single rules) are those of this level and of the levels below; findings come
     worst first. `parts` holds the verdicts of the level below: the logs of a set, the sets of a submission, the
-    submissions of a round. A level's verdict overrules those of its parts: a set may be valid although one of its
-    logs is not (a run that did not converge or crashed is only a warning in the set's findings), and a submission
-    invalid although a set in it is only incomplete. `outcome` is "not judged" for files that hold no results but
-    those of MLPerf's other benchmarks, outside of recommendation. `ruleset` names the rules and `ruleset_source` how
-    they were chosen; `round` is the MLPerf round, None for benchmarks that are not MLPerf's and where the parts are
-    of several rounds. `official` holds the opinions of the official checkers on this level; their opinions on the
-    parts are in the parts.
+    submissions of a round. A verdict may differ from the verdicts on its parts. A set may be valid although one of
+    its logs is not: a run that did not converge or crashed is only a warning in the set's findings. A submission may
+    be invalid although a set in it is only incomplete.
+
+    `outcome` is "not judged" if the files hold no results except those of MLPerf's benchmarks outside of
+    recommendation. `ruleset` names the rules, and `ruleset_source` states how they were chosen. `round` is the MLPerf
+    round; it is None for benchmarks that are not MLPerf's, and if the parts are of several rounds. `official` holds
+    the opinions of the official checkers on this level alone.
     """
 
     subject: str
@@ -62,8 +63,8 @@ class Verdict:
 
     @property
     def trained_by(self) -> str | None:
-        """Return the name of the code that trained where RS123 found that it was not the harness's own (an
-        implementation or model); else None."""
+        """Return the name of the implementation or model that trained, if RS123 found that it was not the harness's
+        own; else None."""
         return next((finding.found for finding in self.findings if finding.code == "RS123"), None)
 
     @property

@@ -14,8 +14,8 @@ from rules.official.opinion import CheckerName, OfficialOpinion
 
 Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
-"""Beginning of a message of an official checker that names something which this harness had added to the checker's
-own tables before asking it."""
+"""Beginning of an official checker's message about an entry that this harness had added to the checker's own tables
+before asking it."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
 """Rules whose error in one log a result set may forgive: the log's run did not converge, or crashed, and counts as
 the dropped slowest run. The official checker rejects such a log on its own."""
@@ -76,8 +76,9 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family of rules in which the official checkers and this harness's rules differ; in which
-    the official checkers came to no verdict; or which only this harness judges, with an error."""
+    """Return a line for each family of rules that a reader should look at: the official checkers and this harness's
+    rules differ; the official checkers came to no verdict; or only this harness judges the family and found an
+    error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -91,7 +92,8 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
     """Return a line for each MLPerf round whose own compliance checker accepts logs in which this harness's rules
-    find errors: the number of such logs, and the rules, with sources, that the official checker does not test."""
+    find errors. The line states the number of these logs, and the broken rules with their sources, which the official
+    checker does not test."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -186,9 +188,9 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """Return in words the official compliance checker's result for the logs as far as it concerns one family of
-    rules; and whether it accepts them (its package checker accepts a set with one rejected log), None where it came
-    to no verdict on a log."""
+    """Return the official compliance checker's result for the logs in words, as far as it concerns one family of
+    rules; and whether the official checkers accept the logs. They do accept a set with one rejected log, by the
+    package checker. The second value is None if the compliance checker came to no verdict on a log."""
     asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
@@ -219,8 +221,8 @@ def _about(family: str, opinion: OfficialOpinion) -> str:
 
 
 def _in(folders: Sequence[str], verdict: Verdict) -> str:
-    """Return a clause such as " in set_a, set_b and 2 more directories" that names those of `folders` that are below
-    the verdict's own directory; empty where none of them is."""
+    """Return a clause such as " in set_a, set_b and 2 more directories" that names the folders in `folders` that are
+    below the verdict's own directory; empty if no folder is."""
     inner = [
         str(PurePath(folder).relative_to(verdict.subject))
         for folder in dict.fromkeys(folders)

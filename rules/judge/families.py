@@ -73,8 +73,8 @@ def find_rule(code: str) -> Rule[Any]:
 
 
 def list_rules(word: str) -> tuple[Rule[Any], ...]:
-    """Return the rules of the family whose two letters `word` has, or all rules for 'all', in the order of their
-    codes; none for another word."""
+    """Return the rules of the family that `word` names by its two letters, or all rules if `word` is 'all', in the
+    order of their codes; none for any other word."""
     return tuple(rule for rule in all_rules() if word.upper() in (ALL, family_of(rule.code)))
 
 

@@ -99,8 +99,8 @@ def no_collections() -> Iterator[None]:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Collect only young objects within the `with` block: for work that makes many lasting objects and next to no
-    reference cycles, of which a tenth of the time would go into full garbage collections."""
+    """Collect only young objects within the `with` block. It is for work that makes many lasting objects and next to
+    no reference cycles: full garbage collections would take a tenth of the time."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
     try:

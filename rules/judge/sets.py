@@ -66,9 +66,9 @@ def check_log(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> Verdict:
-    """Judge one log without its set. Raises InputError for an unreadable path, and DefinitionError for a bad
-    benchmark definition; unless `is_one_of_many`, also where the log's benchmark is not part of the round
-    `ruleset`."""
+    """Judge one log without its set. Raises InputError if the path is unreadable, and DefinitionError if the
+    benchmark definition is bad. Raises DefinitionError also if the log's benchmark is not part of the round
+    `ruleset`, unless `is_one_of_many`."""
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
@@ -86,9 +86,9 @@ def judge_sets(
     """Judge several result sets one after the other; the official checkers are asked about all of the sets in one
     process.
 
-    `on_opinion` is called with the number of answered questions and of all questions. Where there are several sets, a
-    set whose benchmark is not part of the round that the user asked for is judged as if the user had named no round,
-    and rule ST115 reports this.
+    `on_opinion` is called with the number of answered questions and of all questions. If the benchmark of one of
+    several sets is not part of the round that the user asked for, that set is judged as if the user had named no
+    round, and rule ST115 reports this.
     """
     is_one_of_many = len(result_sets) > 1
     judged = [judge_set(result_set, benchmark_file, ruleset, is_one_of_many) for result_set in result_sets]
@@ -162,9 +162,10 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules to judge a log or result set by: those of the round `asked`, which the user named. Where the
-    user named none, or the log or set is one of many and its benchmark is not part of that round, the rules are those
-    of the round that `infer_round` finds. Raises DefinitionError."""
+    """Return the rules by which a log or result set is judged. They are the rules of the round `asked`, which the
+    user named. If the user named none, they are the rules of the round that `infer_round` finds. So they are if the
+    log or set is one of many and its benchmark is not part of the round `asked`. Raises DefinitionError as
+    `infer_round` does."""
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -237,8 +238,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """Return a rule's result for one log of a result set. The error that the log's run did not converge, or crashed,
-    becomes a warning where the set may hold such a run, which counts as the dropped slowest run."""
+    """Return a rule's result for one log of a result set. An error because the log's run did not converge, or
+    crashed, becomes a warning if the set may hold one run of this kind, which counts as the dropped slowest run."""
     if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)

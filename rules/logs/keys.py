@@ -1,6 +1,6 @@
 """Name the keys of mllog (MLPerf's log format), and the keys that this harness adds to logs.
 
-The spelling of mllog's keys is that of mlperf_logging.mllog.constants; a test compares the two.
+mllog's keys are spelled as in mlperf_logging.mllog.constants; a test compares the spellings.
 """
 
 # events of a run, in order

@@ -3,8 +3,8 @@
 A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); other text is output of shells and
 launchers. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory is bounded
 whatever the file holds: a record that is too long is not kept, and reading ends at a maximum number of records, or of
-bytes of records. Lines end with \\n, by which they are counted, and with \\r too, which progress bars write and the
-official parser takes for an end of line; where a file has no \\n between lines, they are counted by \\r.
+bytes of records. A line ends at \\n or \\r: progress bars write \\r, and the official parser takes it for an end of
+line. Line numbers count \\n only; in a file without \\n between lines, they count \\r.
 """
 
 import hashlib
@@ -226,9 +226,9 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[st
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
-    """Yield, for each line of a log that announces a record (:::MLLOG): line number, text from the first announcement
-    to the line's end, whether that text is complete, and the text before it in the line; first of all the file's
-    first bytes if they are foreign (UTF-16, compressed).
+    """Yield four values for each line of a log that announces a record (:::MLLOG): the line number, the text from the
+    first announcement to the line's end, whether that text is complete, and the text before it in the line. If the
+    file begins with foreign bytes (UTF-16, compressed), yield these first.
 
     A line longer than one chunk is cut at its announcements; only the last, open part is held.
     """
@@ -271,8 +271,8 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
-    """Yield the records of one line of a log that begins with an announcement (:::MLLOG): the fields of each, or the
-    reason why it cannot be read; and whether another record precedes it in the line."""
+    """Yield the records of one line of a log that begins with an announcement (:::MLLOG). For each record, yield its
+    fields, or the reason why it cannot be read; and whether another record precedes it in the line."""
     try:
         whole = text.decode("utf-8")
     except UnicodeDecodeError:

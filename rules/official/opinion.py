@@ -1,8 +1,9 @@
 """Ask MLPerf's official checkers for a second opinion on logs and submissions, in one confined process of their own.
 
-The checkers parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
-files, so they run on copies in a temporary folder, confined to it (worker.py), with a clean environment and limits on
-memory, time and file size. Their verdict, or their crash, is reported as theirs, beside the verdict of this harness.
+The checkers parse hostile input with code that evaluates strings from YAML. They also write beside what they read,
+and delete files. So they run on copies in a temporary folder, confined to that folder (worker.py), with a clean
+environment and limits on memory, time and file size. Their verdict, or their crash, is reported as theirs, beside the
+verdict of this harness.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,8 +59,8 @@ class CheckerQuery:
     """Question to one official checker, about a log (checker `compliance`), a result directory (`seed`, `rcp`), a
     system description (`system`) or an organisation's submission (`package`, `repo`).
 
-    `logs` are the files of a result directory. `round` is such as "5.1". `without` are directories and files of a
-    submission that are hidden from the package checker.
+    `logs` are the files of a result directory. `round` is the name of an MLPerf round, such as "5.1". `without` are
+    directories and files of a submission that are hidden from the package checker.
     """
 
     checker: CheckerName

@@ -50,8 +50,8 @@ class _Talk:
 def run_worker(
     worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float, on_answer: Callable[[], None]
 ) -> dict[int, Answer]:
-    """Return the official checkers' answers by the question's id, one for each question in `jobs`, within `timeout_s`
-    seconds; `on_answer` is called for each answer."""
+    """Return the official checkers' answers: a dict from the id of each question in `jobs` to its answer. The worker
+    gets `timeout_s` seconds for all questions; `on_answer` is called for each answer."""
     deadline = time.monotonic() + timeout_s
     answers: dict[int, Answer] = {}
     waiting = list(jobs)

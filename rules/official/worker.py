@@ -1,11 +1,11 @@
 """Run as the process in which the official checkers answer questions: confined to one folder, one answer per line.
 
 Started by rules.official.process as a script (python -I), with the questions on standard input as JSON; the product
-never imports it. The checkers execute code from rule files whose names come from the logs they read, write beside
-their input and delete files. So before the first question an audit hook forbids this process to write or delete
-outside its folder, to read outside of it and of Python's own folders, to start programs, to open connections, and to
-import more modules. The hook confines what the checkers do with hostile logs; it is no kernel sandbox against code
-written to break out of Python.
+never imports it. The checkers execute code from rule files, whose names come from the logs that the checkers read.
+They also write beside their input, and delete files. So before the first question an audit hook forbids this process
+to write or delete outside its folder, to read outside of it and of Python's own folders, to start programs, to open
+connections, and to import more modules. The hook confines what the checkers do with hostile logs; it is no kernel
+sandbox against code written to break out of Python.
 """
 
 import contextlib
@@ -144,8 +144,8 @@ class Listener(logging.Handler):
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
     def messages(self, *levels: int) -> list[str]:
-        """Return the log messages of an official checker at the given logging levels, those of the first level
-        first."""
+        """Return an official checker's log messages at the given logging levels, in the order in which the levels are
+        given."""
         return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
@@ -163,7 +163,7 @@ def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
 
 
 def refuse_invented_names(log: str, ruleset: str) -> None:
-    """Raise NotAskedError where a log's division or benchmark is no plain word: the official checker makes of it the
+    """Raise NotAskedError if a log's division or benchmark is no plain word. The official checker builds from it the
     path of a rule file, which it would open and execute."""
     for _, name in names_in(log, ruleset):
         if not _PLAIN_WORD.match(str(name)):

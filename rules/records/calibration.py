@@ -1,9 +1,9 @@
 """NAME.calibration.json holds the reference training runs that justify the quality target of the benchmark NAME,
 where the target is not MLPerf's; it lies beside the benchmark's definition (a TOML file).
 
-`dlrmbench calibrate` writes the file. Seeds derived for a run set avoid the seeds in the calibration file of a
-benchmark that dlrmbench ships, and the precision `auto` becomes bf16 only where all of the file's bf16 runs at the
-run set's batch size and learning rate met the target.
+`dlrmbench calibrate` writes the file. For a benchmark that dlrmbench ships, seeds derived for a run set avoid the
+seeds in the file. The precision `auto` becomes bf16 only if all of the file's bf16 runs at the run set's batch size
+and learning rate met the target.
 """
 
 import statistics
@@ -80,8 +80,8 @@ class TuningRow(Record, frozen=True, kw_only=True):
 
 class Proposal(Record, frozen=True, kw_only=True):
     """Quality target that a calibration suggests from the reference runs at the benchmark definition's own batch
-    size, with the mean and the coefficient of variation of the epochs in which these runs reach it; the target is
-    None where no quality meets the conditions."""
+    size; None if no quality meets the conditions. It comes with the mean and the coefficient of variation of the
+    epochs in which these runs reach the target."""
 
     target: Share | None
     mean_epochs: Epochs | None
@@ -90,9 +90,10 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Condition(Record, frozen=True, kw_only=True):
-    """One of the conditions that a calibration asks of a quality target: (a) its runs converge, with little
-    variation, (b) the target is above the best quality of simpler models, (c) it is below that of the oracle (the
-    teacher model that labelled generated data), (d) evaluations take a small share of the timed run."""
+    """One of the conditions that a calibration asks of a quality target: (a) runs with the target converge, with
+    little variation, (b) the target is above the best quality of simpler models, (c) the target is below the quality
+    of the oracle (the teacher model that labelled generated data), (d) evaluations take a small share of the timed
+    run."""
 
     letter: str
     holds: bool | None
@@ -127,8 +128,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     are derived otherwise."""
     tuning_seeds: tuple[Count, ...]
     num_reference_runs: PositiveCount
-    """Number of runs at each batch size, those of the first seeds, that are the reference convergence points (RCPs)
-    of the batch size."""
+    """Number of runs at each batch size that serve as its reference convergence points (RCPs): the runs of the first
+    seeds."""
     oracle_quality: Share | None
     default_batch_size: PositiveCount
     batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]

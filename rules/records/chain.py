@@ -23,15 +23,15 @@ def digest_record(content: bytes) -> str:
 
 
 def first_link(record: RunSetRecord) -> str:
-    """Return the digest that the first run's record holds in place of a previous run's digest: made from the set's
-    record, so different for every set."""
+    """Return the digest that the first run's record holds, since there is no previous run. It is made from the set's
+    record, so it is different for every set."""
     about = "\0".join((record.name, record.created_utc, str(record.base_seed), record.benchmark.definition_sha256))
     return hashlib.sha256(about.encode()).hexdigest()
 
 
 def read_link(path: Path) -> str:
     """Return the digest that the text file `path` holds, such as extra/last_run of a result set. For a file that
-    holds no digest, return the digest of the file's bytes, which equals that of no run's record.
+    holds no digest, return the digest of the file's bytes, which matches no run's record.
 
     Raises OSError.
     """
@@ -42,9 +42,8 @@ def read_link(path: Path) -> str:
 
 
 def follow(link: str, next_of: Mapping[str, Iterable[str]]) -> str:
-    """Return the digest of the last record in a chain that starts at the digest `link`. `next_of` gives, for the
-    digest of a run's record, the digests of the records that name that record as their predecessor; the first is
-    followed."""
+    """Return the digest of the last record in a chain that starts at the digest `link`. `next_of` maps a record's
+    digest to the digests of the records that name it as their predecessor. Of several, the first is followed."""
     seen = {link}
     while (found := next(iter(next_of.get(link, ())), None)) is not None and found not in seen:
         seen.add(found)

@@ -14,10 +14,10 @@ ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J
 
 
 def columns_of(kind: str) -> Mapping[str, Column]:
-    """Return, by name, the columns by which repetitions of a kind of measurement can be ranked: time to train for
-    training runs, for other kinds the columns of the table that reports show of the kind; peak memory (the
-    accelerator's, else the process's); and, where energy is recorded, the energy-delay product, divided by samples
-    squared where samples are counted."""
+    """Return the columns by which repetitions of a kind of measurement can be ranked: a map from a column's name to
+    the column. Training runs have time to train; other kinds have the columns of their table in reports. All have
+    peak memory (the accelerator's, else the process's). Where energy is recorded, there is the energy-delay product,
+    divided by samples squared if samples are counted."""
     record = process = find_record_type(kind)
     found = [TIME_TO_TRAIN]
     if is_in_processes(kind):
@@ -40,8 +40,8 @@ def column_value(record: Any, name: str) -> float | None:
 
 
 def column_measure(kind: str, name: str) -> Measure:
-    """Return how values of a column are compared: by their ratio, where a higher value is better for a rate or a
-    quality, and a lower value for anything else."""
+    """Return how values of a column are compared: by their ratio. Higher is better for a rate or a quality, lower for
+    anything else."""
     column, is_more_better = columns_of(kind)[name], name.endswith("_per_s") or metric_of_member(name) is not None
     return Measure(
         title=column.title,

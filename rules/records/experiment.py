@@ -21,10 +21,9 @@ each) measures them."""
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""Way in which reports read an experiment's configurations: "alone" (a single run set; never written to a file); a
-"pair", the second compared with the first; several "pairs", each compared within itself; the points of a "table",
-each compared with the first and with the best; or "trials" of a search, one process each, which are no results by
-themselves."""
+"""Way in which reports read an experiment's configurations. "alone": as a single run set; never written to a file.
+"pair": the second is compared with the first. "pairs": each pair is compared within itself. "table": each is compared
+with the first and with the best. "trials": each is one process of a search, and no result by itself."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -50,8 +49,8 @@ class StageRecord(Record, frozen=True, kw_only=True):
     repetitions: PositiveCount
     """Number of repetitions of the stage's measurement for each configuration."""
     order: Word
-    """Order of a stage's repetitions: "turns", alternating between all configurations; "pairs", alternating, with the
-    two configurations of an A/B pair directly after each other; or "after", following the stages before."""
+    """Order of a stage's repetitions. "turns": all configurations take turns. "pairs": they take turns, the two
+    configurations of an A/B pair directly after each other. "after": the repetitions follow the stages before."""
     on_failure: Literal["stop", "leave_out", "note"]
     """Effect of a failed measurement on the experiment: stop the experiment, leave the configuration out of later
     stages, or only note the failure."""
@@ -63,8 +62,8 @@ class MemberRecord(Record, frozen=True, kw_only=True):
 
     label: str
     values: dict[str, str]
-    """Values of the parameters that the experiment varies, by key, as text: given by the user, or drawn by a
-    search."""
+    """Map from the key of each parameter that the experiment varies to its value as text, given by the user or drawn
+    by a search."""
     folder: str | None
     """Name of the folder with the configuration's run set; None where the configuration failed before it had a
     folder."""
@@ -73,7 +72,7 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     experiment. Reading the file never runs it."""
     failure: FailureRecord | None
     notes: dict[str, str]
-    """Reasons why a stage of the experiment left no result for the configuration, by kind of measurement; only of
+    """Map from a kind of measurement to the reason why its stage left no result for the configuration. It lists only
     stages whose failures are noted and stop nothing."""
 
 
@@ -239,7 +238,7 @@ def _command(*words: str) -> str:
 
 def is_table(record: ExperimentRecord | Damage | None) -> bool:
     """Return whether reports show an experiment as a table of configurations; True also for a damaged
-    experiment.json, which may be that of such an experiment."""
+    experiment.json, which may describe such an experiment."""
     return isinstance(record, Damage) or (record is not None and record.reads_as == "table")
 
 

@@ -36,12 +36,12 @@ def _has_chain(subject: SetSubject) -> str | None:
     applies=_has_chain,
 )
 def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
-    """previous_sha256 in each run's record is the digest of another run's record in the set, and each run's digest
-    occurs once; the first run holds the set's own link instead, and extra/last_run the digest of the last run. A run
-    that was removed leaves a gap, even where it was made again. Runs of other code than the set began with may come
-    from a version that keeps no chain: a warning. A set without a chain, because an earlier version began it, is
-    reported (info); it is an error where extra/last_run, or a run of the code that began the set, shows that this
-    version did."""
+    """Each run's record holds the digest of the previous run's record, as previous_sha256. The first run's record
+    holds a digest made from the set's record instead, and extra/last_run holds the digest of the last run's record. A
+    removed run leaves a gap in this chain, even if the run was made again. A run without previous_sha256 is only a
+    warning if its code is not the code that began the set: a version that keeps no chain may have made it. A set
+    without a chain is only reported (info), since an earlier version may have begun it. It is an error if
+    extra/last_run, or a run of the code that began the set, shows that the set was begun with a chain."""
     run_set, root = subject.files.run_set, root_of(subject)
     if not isinstance(run_set, RunSetRecord) or not run_set.is_chained:
         yield _no_chain(subject)
@@ -86,8 +86,8 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _no_chain(subject: SetSubject) -> Problem:
-    """Return the problem of a set whose record, extra/run_set.json, is missing or states that its runs' records do
-    not hold the digest of the previous run's record."""
+    """Return the problem of a set without a chain: its record, extra/run_set.json, is missing, or states that the
+    runs' records do not hold the digest of the previous run's record."""
     place, traces = root_of(subject) / "extra" / "run_set.json", _traces(subject)
     if traces:
         is_there = isinstance(subject.files.run_set, RunSetRecord)
@@ -105,8 +105,8 @@ def _no_chain(subject: SetSubject) -> Problem:
 
 
 def _traces(subject: SetSubject) -> str:
-    """Return the evidence that a set's runs are chained by digests of their records, whatever its own record states;
-    empty where there is none."""
+    """Return the evidence that a set's runs are chained by digests of their records, whatever the set's record states
+    about a chain; empty if there is no evidence."""
     run_set, last = subject.files.run_set, root_of(subject) / "extra" / LAST_FILE
     began = run_set.code_sha256 if isinstance(run_set, RunSetRecord) else None
     for _, run in _finished(subject):
@@ -158,8 +158,8 @@ def _has_order(subject: SetSubject) -> str | None:
     applies=_has_order,
 )
 def runs_are_in_order(subject: SetSubject) -> Iterator[Problem]:
-    """The run of each log begins after those of all lower numbers. A run out of order was removed and made again, or
-    the system's calendar was set back between the two; a set's chain (RS131) tells these cases apart."""
+    """Each run begins after all runs of lower numbers, by the logs' stamps. A run out of order was removed and made
+    again, or the system's calendar was set back between two runs; a set's chain (RS131) tells these cases apart."""
     numbered = [
         (number, start)
         for log in subject.logs

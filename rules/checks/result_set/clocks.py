@@ -1,5 +1,5 @@
-"""Compare the time of runs in their logs with the time that a second clock (usually that of a separate process)
-measured, and judge what happened in the runs' processes before run_start."""
+"""Compare the time of runs in their logs with the time that a second clock (usually a separate process's) measured,
+and judge what happened in the runs' processes before run_start."""
 
 import re
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
 LATE_S, LATE = 0.25, 0.01
-"""Tolerance by which a run's time by its timekeeper (a separate process with a clock of its own) may exceed the time
-in its log: seconds, plus a fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the
-time that the parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
+"""Tolerance for how much longer a run may be by the clock of its timekeeper (a separate process) than by its log: the
+seconds plus the fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the time that the
+parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerances for the excess of a run's time by its second clock over the time in its log: a time in seconds, a
-fraction for a single run, and a fraction for a whole set. If the second clock was not a timekeeper's, but that of the
-run's own process or of an earlier version's process, a run may exceed its log by the time or the first fraction,
-whichever is larger. A set is at fault, whatever its runs' second clocks, if the excesses add up to more than the time
-and each is above the last fraction of its run."""
+"""Tolerances for how much longer a run may be by its second clock than by its log: seconds, a fraction for one run,
+and a fraction for all runs of a set. The first two hold for a run without a timekeeper (a separate process that times
+it): the excess may be as large as the seconds or as the fraction of the run, whichever is larger. The last holds for
+any set. The set is at fault if every run's excess is above this fraction of the run, and if all excesses together are
+above the seconds."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
-"""Tolerance for the time from run_stop until the log was closed, by the system's wall clock, which may be set
-meanwhile: the larger of the seconds and the fraction of the run."""
+"""Tolerance for the time from run_stop until the log was closed: the seconds or the fraction of the run, whichever is
+larger. The time is by the system's wall clock, which may be set meanwhile."""
 LAUNCHED = "the world's size"
-"""Text in run_set.json that states where the number of ranks came from, where torchrun or srun started the ranks."""
+"""Text in run_set.json that states the source of the number of ranks, if torchrun or srun started the ranks."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
 """Pattern of the paths of sitecustomize files (executed when Python starts) that distributions of Python ship."""
 
@@ -68,15 +68,16 @@ def is_launched(subject: SetSubject) -> bool:
     applies=_has_observed,
 )
 def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
-    """run_stop - run_start of the log is not shorter, by more than 0.25 s and 1 % of the run, than the time between
-    the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached the timekeeper
-    that much later than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is
-    an error where a timekeeper ran, unless its process left no record of its own or was of an earlier version (a
-    warning). Where torchrun or srun started the ranks there is no timekeeper, and in sets of earlier versions another
-    process kept the second clock: then the tolerance is the larger of 1 s and 2 %, and short runs must not each be
-    shorter by more than a tenth and together by more than 1 s. A run without `observed_s`, in a set where other runs
-    have it, is a warning; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the run
-    after its run_stop. A timekeeper that was delayed by more than 0.25 s and 1 % is reported (info)."""
+    """A run is not longer by the clock of its timekeeper (a separate process; observed_s in the run's record) than by
+    its log (run_stop - run_start). The tolerance is 0.25 s plus 1 % of the run. Neither line reached the timekeeper
+    later than its stamp by more than the tolerance, and the run is not longer than its process lived. In a set with
+    timekeepers, a run that no timekeeper saw is an error. It is only a warning if the run's process left no record of
+    its own, or was of an earlier version. Runs that torchrun or srun started, and sets of earlier versions, have a
+    second clock that is no timekeeper's. Their tolerance is 1 s or 2 % of the run, whichever is larger. In any set it
+    is an error if every log states less than its second clock by more than a tenth, and all together by more than 1
+    s. A run without observed_s is a warning if other runs of the set have it. So is a log that was closed, by the
+    system's calendar, later than its run_stop by more than 2 s and by more than 5 % of the run. A timekeeper that was
+    delayed by more than 0.25 s plus 1 % is reported (info)."""
     missing: list[tuple[float, float]] = []
     is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
     has_timekeepers = is_watched and not is_launched(subject)
@@ -107,9 +108,9 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of one run by the second clock in its record: no second clock timed the run, the log states
-    a shorter time than that clock measured, the log's lines reached the timekeeper late, or the log was closed late;
-    `name` is the record's path in the set."""
+    """Yield the problems that a run's second clock shows: no second clock timed the run, the log states a shorter
+    time than that clock measured, the log's lines reached the timekeeper late, or the log was closed late. `name` is
+    the path of the run's record in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -148,8 +149,8 @@ def _seen(
 def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
-    """Yield a problem where run_start or run_stop reached the timekeeper (the process that times the run) much later
-    than the time stamp in the log says, the log's run is longer than its process lived, or the timekeeper was
+    """Yield a problem if run_start or run_stop reached the timekeeper (the process that times the run) much later
+    than its time stamp in the log; if the run is longer by its log than its process lived; or if the timekeeper was
     delayed."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:

@@ -17,8 +17,8 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""Tolerance in seconds, by the system's calendar, with which a time in a set's records must be before the first, or
-after the last, time stamp of a run's log."""
+"""Tolerance in seconds between times in a set's records and the stamps of a run's log, both by the system's calendar.
+A recorded start may be this much later than the log's first stamp, a recorded end this much earlier than run_stop."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system description that its submitter may complete after the runs were made."""
@@ -41,12 +41,12 @@ def _has_set_record(subject: SetSubject) -> str | None:
     applies=_has_set_record,
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
-    """The seeds in extra/run_set.json are those derived from its base seed, without those of reference convergence
-    points, and run i's log has the i-th of them: anything else is an error. Its number of threads, batch size and
-    implementation are those of the logs, its system's fields are those of systems/<system>.json, its code's digest is
-    that of each run's record; and by the stamps of its log, a run is after the set's created_utc and between its
-    started_utc and ended_utc, within 2 s: anything else is a warning, since a newer version may complete a set, a
-    submitter a description, and a calendar may be set."""
+    """The seeds in extra/run_set.json are derived from its base seed, without the seeds of reference runs, and the
+    log of run number i has seed number i: anything else is an error. The set's record agrees with the other files: on
+    the number of threads, batch size and implementation with the logs, on the system with systems/<system>.json, on
+    the code's digest with each run's record. The stamps of a run's log are after the set's created_utc, and between
+    started_utc and ended_utc of the run's record, within 2 s. A difference in these is only a warning: a newer
+    version may complete a set, a submitter may complete a description, and a calendar may be set."""
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
     place = root_of(subject) / "extra" / "run_set.json"
@@ -95,8 +95,8 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
-    """Yield a problem where a log has another batch size or implementation than the set's record: comparisons
-    identify a set by these settings."""
+    """Yield a problem if the batch size or the implementation in a log is not the one in the set's record:
+    comparisons identify a set by these two settings."""
     given = {key: entry.value for key, entry in record.config.items()}
     code, model = given.get("runtime.implementation"), given.get("runtime.model")
     name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")
@@ -148,9 +148,9 @@ def _names_code(subject: SetSubject) -> str | None:
     applies=_names_code,
 )
 def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
-    """An implementation or model that is not the harness's own is named: it runs in the process that writes the log
-    and computes the quality, and could change either; a separate process times it (RS121). The processor time that it
-    took between opening the data and run_start is reported as well, where it is known."""
+    """The implementation or model that trained is named if it is not the harness's own. It runs in the process that
+    writes the log and computes the quality, so it could change either; a separate process times it (RS121). The
+    processor time that it took between opening the data and run_start is reported as well, where it is known."""
     named = {
         str(log.value(keys.IMPLEMENTATION)) for log in subject.logs if log.first(keys.IMPLEMENTATION) is not None
     }
@@ -177,8 +177,8 @@ def _off_the_clock(subject: SetSubject) -> str:
 def _underived(record: RunSetRecord) -> int | None:
     """Return the index of the set's first seed that is not derived from its base seed; None where all are.
 
-    Derived seeds pass over the seeds of a benchmark's reference runs. Correct is also a sequence with seeds that
-    became those of reference runs only after the set was made.
+    Derived seeds skip the seeds of a benchmark's reference runs. A derived seed that became a reference run's seed
+    only after the set was made is also accepted.
     """
     reserved, counter = reserved_seeds(record.benchmark.name), count()
     for index, seed in enumerate(record.seeds):

@@ -20,8 +20,7 @@ _SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
-    """Member of scaling.json that the rules read; in this file the official tool states the factor on a result's
-    score."""
+    """Content of scaling.json that the rules read: the factor by which the official tool scales a result's score."""
 
     scaling_factor: float
 
@@ -48,13 +47,14 @@ def _tested(subject: SetSubject) -> str | None:
     applies=_tested,
 )
 def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
-    """The Olympic mean of epochs (dlrmv4: samples) to converge is not significantly (one-sided, 5 %) below that of
-    the reference at this batch size. The arithmetic is the official tool's, by which scores are published, even where
-    the rule's text differs: the standard deviation is that of all reference runs (the rule's example leaves out the
-    fastest and slowest), and pruning skips the point after one that it removed (mlcommons/logging#368). Own
-    benchmarks: a warning with the chance of a false alarm, the share of sets drawn from the reference's own runs that
-    fail; in Closed an error where the chance of converging this fast by luck is below 1 in 10,000. Where
-    train_samples contradicts epoch_num, on which the test is based (HP103), failing by train_samples is a warning."""
+    """The Olympic mean of the runs' epochs (dlrmv4: samples) to converge is not significantly below the mean of the
+    reference runs at this batch size (one-sided, 5 %). The arithmetic is that of the official tool, by which scores
+    are published. It differs from the rule's text in two points: the standard deviation is that of all reference runs
+    (the rule's example leaves out the fastest and slowest), and pruning skips the point after one that it removed
+    (mlcommons/logging#368). For own benchmarks a failed test is a warning, with the chance of a false alarm: the
+    share of sets drawn from the reference's own runs that fail. In Closed it is an error if the chance of converging
+    this fast by luck is below 1 in 10,000. The test uses epoch_num; if train_samples contradicts epoch_num (HP103), a
+    test by train_samples that fails is a warning."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit
@@ -92,9 +92,9 @@ def _is_open(subject: SetSubject) -> bool:
 
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
-    """Return the Olympic mean of the set's epochs to converge, computed from train_samples for each log whose
-    train_samples contradicts its epoch_num; None where no log has this contradiction, for logs of this harness, and
-    for unknown benchmarks."""
+    """Return the Olympic mean of the set's epochs to converge. In a log whose train_samples contradicts its
+    epoch_num, epochs are computed from train_samples. None if no log has this contradiction, for logs of this
+    harness, and for unknown benchmarks."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None
@@ -155,9 +155,10 @@ def _scaling_file(subject: SetSubject) -> Path:
 )
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
-    reference points. It is compared and never used: dlrmbench scores from the logs alone. Round 3.0 got points after
-    its results had been uploaded; a factor by the earlier points is only reported (info). A factor below 1 is an
-    error: factors slow down what converged too fast, and speed nothing up."""
+    reference points. The factor is compared and never used: dlrmbench scores from the logs alone. In round 3.0
+    reference points were added after results had been uploaded; there, a factor by the earlier points is only
+    reported (info). A factor below 1 is an error, since factors only make worse the score of a set that converged too
+    fast."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
     given = None if path.is_symlink() else decode(path, _Scaling)

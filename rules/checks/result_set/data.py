@@ -1,5 +1,5 @@
-"""Compare the digest of the dataset that a run of this harness read, computed after the run from the files that it
-had open, with the digests in the run's log and in the benchmark's definition."""
+"""Compare the digest of the dataset that a run of this harness read with the digests in the run's log and in the
+benchmark's definition. The first digest is computed after the run, from the files that the run had open."""
 
 import shlex
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ _MAX_FOLDER = 1000
     applies=has_records,
 )
 def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
-    """The digest of the data that a run read, in the `read_data` of its run.json, is the one that the definition
-    pins, else the one in its log; no file was changed between its opening and the hashing, as size, mtime and ctime
-    show; every rank's files were hashed; and all runs read the same data. MLPerf's own files have no pinned digest,
-    and of a dataset of more than 16 GiB sixteen blocks of 1 MiB of each file are hashed, which is reported (info):
-    for both only the rest can be checked. A run without such a digest is a warning: an earlier version made it, or it
-    was cut off after its run_stop."""
+    """The digest of the data that a run read (`read_data` in its run.json) equals the digest that the definition
+    states, or the log's digest if the definition states none. No file was changed between its opening and the
+    computing of the digest, by its size, mtime and ctime. Every rank's files were hashed, and all runs read the same
+    data. Two gaps are reported (info): no definition states a digest of MLPerf's own files, and of a dataset of more
+    than 16 GiB only sixteen blocks of 1 MiB of each file are hashed. A run without a digest is a warning: an earlier
+    version made it, or it was cut off after its run_stop."""
     root = subject.result_set.root
     assert root is not None
     unproven: list[RunLog] = []

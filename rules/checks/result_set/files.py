@@ -70,8 +70,8 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
-    """The last numbers in the logs' names run from 0 or 1 without a gap, and none occurs twice. A run may have been
-    left out at a gap, or before numbers that begin above 1. Job numbers mean nothing and are passed over."""
+    """Numbers of runs, the last number in each log's name, go from 0 or 1 without a gap, and none occurs twice. A run
+    may have been left out at a gap, or below numbers that begin above 1. Job numbers mean nothing and are ignored."""
     found = [match for path in subject.result_set.logs if (match := _LAST_NUMBER.search(path.stem))]
     numbers = [int(match[1]) for match in found]
     if len(numbers) < 2 or max(numbers) > _MAX_COUNT:
@@ -105,8 +105,9 @@ def _is_run_set(subject: SetSubject) -> str | None:
     applies=_is_run_set,
 )
 def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
-    """extra/definition.toml can be loaded, and for a shipped benchmark it is the shipped definition of the version
-    that the logs state, which judges in any case. A copy that is missing or cannot be loaded is a warning."""
+    """extra/definition.toml can be loaded. For a shipped benchmark it equals the shipped definition of the version
+    that the logs state, by which the set is judged in any case. A copy that is missing or cannot be loaded is a
+    warning."""
     path = subject.result_set.definition_file
     if path is None:
         yield Problem("extra/definition.toml is missing", severity="warning")
@@ -137,8 +138,8 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     applies=_is_run_set,
 )
 def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
-    """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB that has every member that this harness
-    writes, of the type and within the bounds that 'dlrmbench schema run_set' prints."""
+    """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB. It has every member that this harness
+    writes; 'dlrmbench schema run_set' prints the members' types and bounds."""
     record = subject.files.run_set
     if isinstance(record, Damage):
         yield damage_problem(record)

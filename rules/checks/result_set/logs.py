@@ -135,9 +135,9 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
     all logs of a set. Status, and the implementation of matrix products, are equal too, but a difference there is
-    only a warning. Where the set's benchmark is known, a log of another one is ST110's finding. Before round 3.0
-    train_samples may be the samples trained, and differ although the dataset does not, or grow with the epochs of the
-    last epoch_num; HP103 checks it."""
+    only a warning. Where the set's benchmark is known, a log of another benchmark is reported by ST110 instead.
+    Before round 3.0 train_samples may state the samples trained, which differ between runs of one dataset and grow
+    with the epochs of the last epoch_num; HP103 checks this."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -215,8 +215,8 @@ def _are_same(values: Sequence[object]) -> bool:
     applies=applies_to_known,
 )
 def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
-    """A run that did not meet the target counts as infinitely slow. A set may hold as many as Olympic scoring drops
-    at the slow end."""
+    """A run that did not meet the target counts as infinitely slow. A set may hold as many of these runs as Olympic
+    scoring drops at the slow end."""
     assert subject.benchmark is not None
     scored = scored_runs(subject.runs, subject.benchmark)
     failed = [run for run in scored if not run.converged]
@@ -270,12 +270,12 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def results_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two runs of a set evaluate to the same qualities, all digits, in the same order, and no run shares two
-    qualities with another that have more than six decimals and are no count of evaluation samples (an accuracy):
-    trainings with different seeds do not. Of 4,040 pairs of published runs of rounds 3.0 to 5.1 no two distinct runs
-    share two. Runs with fewer than three evaluations are only compared by the latter. In official logs no two runs of
-    at least four evaluations are within 2e-5 of one another at all of them: of 4,799 pairs of published runs the
-    nearest are 4.9e-5 apart at one."""
+    """No two runs of a set have the same qualities, in all digits and in the same order. No two runs share two exact
+    qualities either; a quality counts here if it has more than six decimals and is not a count of evaluation samples
+    (as an accuracy is). Trainings with different seeds never agree like this: of 4,040 pairs of published runs of
+    rounds 3.0 to 5.1 no two distinct runs share two qualities. Runs with fewer than three evaluations are only
+    compared by shared qualities. In official logs, no two runs of at least four evaluations differ by less than 2e-5
+    at every evaluation: of 4,799 pairs of published runs, even the nearest differ by 4.9e-5 at one evaluation."""
     by_qualities: dict[tuple[float, ...], RunResult] = {}
     by_quality: dict[float, RunResult] = {}
     before: list[RunResult] = []

@@ -17,15 +17,15 @@ from rules.tree.result_set import leads_out
 
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
-"""Maximum number of runs read of the other set of an A/B pair: more than anybody makes in one set."""
+"""Maximum number of runs that are read from the other set of an A/B pair: more than anybody makes in one set."""
 Span = tuple[float, float, str, int]
 """Begin and end of a run in milliseconds since 1970, the name of the folder of the run's set in an A/B pair, and the
 run's number in this set."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:
-    """Return the folder of the result set in its A/B pair, and the pair, whose experiment.json may be damaged; None
-    for a result set that belongs to no pair."""
+    """Return the folder of the result set, and the A/B pair that it belongs to; None for a result set of no pair. The
+    pair's experiment.json may be damaged."""
     if subject.result_set.root is None:
         return None
     root = subject.result_set.root.absolute()
@@ -48,9 +48,9 @@ def _of_a_pair(subject: SetSubject) -> str | None:
     applies=_of_a_pair,
 )
 def runs_alternate(subject: SetSubject) -> Iterator[Problem]:
-    """Where experiment.json states that two sets were measured alternately, run k of one and run k of the other
-    follow one another by their logs' stamps: no other run of the pair begins between them, and neither begins before
-    the other has ended. Comparisons use the stamps alone, whatever that file states."""
+    """Where experiment.json states that two sets were measured alternately, run k of one set and run k of the other
+    are neighbours by their logs' stamps: they do not overlap, and no other run of the pair begins between them.
+    Comparisons use the stamps alone, whatever experiment.json states."""
     side = _side(subject)
     assert side is not None
     root, group = side

@@ -75,7 +75,7 @@ def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
     remedy="Name the files node_0.txt, node_1.txt, …, sw_0.txt, ….",
 )
 def files_are_named(subject: SetSubject) -> Iterator[Problem]:
-    """Nodes and switches are numbered from 0 without a gap, and no other names are beside them (a warning)."""
+    """Nodes and switches are numbered from 0 without a gap. Files with other names beside them are a warning."""
     assert subject.power is not None
     for run in subject.power.runs:
         for kind in KINDS:
@@ -192,7 +192,8 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
 )
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
     """A measurement begins no later than run_start and ends no earlier than run_stop, within a second. It may include
-    a little untimed work. Clocks that differ look the same as a measurement of another run."""
+    a little untimed work. If it does not cover the run, two clocks may differ, or it may be the measurement of
+    another run."""
     for run, file in _measured(subject):
         late_s, early_s = _uncovered_s(run, file)
         if late_s > _SLACK_S:
@@ -267,8 +268,8 @@ def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
-    """Where more than one node was measured, there are files of switches. The nodes may include the interconnect;
-    then the description states it."""
+    """Where more than one node was measured, there are files of switches. If the nodes' power includes the
+    interconnect, the system description must state that."""
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
         yield Problem("no power of an interconnect", expected="power/result_<i>/sw_0.txt")
@@ -282,8 +283,9 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two files of the set hold the same readings in the same order: neither at least ten different values,
-    whatever their stamps, nor fewer with the same stamps."""
+    """No two files of the set hold the same readings in the same order. Where readings have at least ten different
+    values, stamps do not matter; where they have fewer, two files are the same only if their stamps are the same,
+    too."""
     seen: dict[int, PowerFile] = {}
     for _, file in _files(subject):
         if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:

@@ -20,8 +20,8 @@ _ROUNDING_S = 0.005
 """Tolerance in seconds between a log's stamps, which are whole milliseconds, and a record's durations, which are
 not."""
 _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
-"""Status that run_stop must state in the log, by the status in the run's record; the record of an interrupted attempt
-implies nothing about its log."""
+"""Map from the status in a run's record to the status that run_stop must state in the run's log. The record of an
+interrupted attempt implies nothing about its log."""
 
 
 def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
@@ -90,7 +90,7 @@ def record_of(subject: SetSubject, log: RunLog) -> Path | None:
 
 
 def root_of(subject: SetSubject) -> Path:
-    """Return the folder, which holds extra/, of the run set of this harness whose logs are judged."""
+    """Return the folder of the run set of this harness whose logs are judged: the folder that holds extra/."""
     assert subject.result_set.root is not None
     return subject.result_set.root
 
@@ -130,8 +130,8 @@ def _is_in_tree(subject: SetSubject) -> str | None:
     applies=_is_in_tree,
 )
 def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
-    """Every attempt whose run.json has status success or not_converged is the run of one result_<i>.txt in the set.
-    An interrupted or failed attempt counts as no run. A record that cannot be read is RS116's finding, where its log
+    """Every attempt whose run.json has status success or not_converged became one result_<i>.txt of the set. An
+    interrupted or failed attempt counts as no run. A record that cannot be read is reported by RS116, if its log
     exists."""
     present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
     for folder in subject.files.run_folders.by_name.values():

@@ -177,8 +177,8 @@ def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
     remedy="Write closed or open, as the logs do.",
 )
 def division_matches(subject: SetSubject) -> Iterator[Problem]:
-    """division is that of the logs. Any spelling but 'closed' switches the official checks of seeds and reference
-    convergence points off: another spelling of the same word is a warning."""
+    """division is the division that the logs state. Any spelling but 'closed' switches the official checks of seeds
+    and reference convergence points off: another spelling of the same word is a warning."""
     named = Counter(run.division for run in subject.runs if run.division)
     division = subject.system_fields.get("division")
     if named and isinstance(division, str) and division not in named:
@@ -227,10 +227,10 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     reads=_MEANINGFUL,
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
-    """Fields for which the rules require a meaningful response are not empty; those of accelerators only where there
-    are some; of cores and virtual processors one of the two, for a preview neither. For official benchmarks two
-    fields outside of the 33 are required as well: system_type and host_network_card_count. The official checker
-    accepts empty fields, and published descriptions have many."""
+    """Fields for which the rules require a meaningful response are not empty. Fields of accelerators may be empty if
+    there are none. Of the counts of cores and of virtual processors one is enough; a preview needs neither. For
+    official benchmarks two fields outside of the 33 are required as well: system_type and host_network_card_count.
+    The official checker accepts empty fields, and published descriptions have many."""
     fields = subject.system_fields
     has_none = as_count(fields.get("accelerators_per_node")) == 0
     needed = [field for field in _MEANINGFUL if not (has_none and field.startswith("accelerator_"))]

@@ -16,8 +16,8 @@ from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Scoring": if more than N runs were made, N that are consecutive in time count'
 _MIN_GAPS = 2.0
-"""Length of a pause between two runs, as a multiple of the runs' median time, from which the pause is reported, since
-runs that are not shown may have been made in it; ordinary pauses between jobs are shorter."""
+"""Multiple of the runs' median time. A pause between two runs of at least this length is reported, since runs that
+are not shown may have been made in it; ordinary pauses between jobs are shorter."""
 
 
 def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:
@@ -71,8 +71,8 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
 )
 def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
     """Between the end of the runs so far and the start of the next is less than twice the median time of a run. A
-    longer pause may hide a run that is not shown, or be a night. Runs of this harness may alternate with those of
-    other sets, so there the limit is twice that time plus the median pause."""
+    longer pause may hide a run that is not shown, or may just be a night. Runs of this harness may alternate with
+    runs of other sets, so for them the limit is higher by the median pause."""
     spans = _spans(subject)
     usual_ms = median(stop_ms - start_ms for start_ms, stop_ms, _ in spans)
     if subject.is_ours:

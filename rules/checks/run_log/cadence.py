@@ -39,9 +39,8 @@ _OF_PROGRESS = (
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _APART_MS, _APART = 1e3, 0.1
-"""Delay between two evaluations with the same epoch_num above which they count as two evaluations: up to this delay
-the later one may be another rank's record of the same evaluation. The larger of the milliseconds and the fraction of
-the run."""
+"""Delay above which two records with the same epoch_num count as two evaluations: the milliseconds or the fraction of
+the run, whichever is larger. After a shorter delay the later record may be another rank's of the same evaluation."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -64,10 +63,10 @@ def _closed_of_others(subject: LogSubject) -> str | None:
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     """The frequency of evaluation is fixed in Closed: fewer evaluations save time and hide at which point the target
     was met, more of them find it earlier. Intervals may differ by 2 steps, depending on how implementations count; up
-    to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 it is a warning where every
-    epoch_num is whole: those logs count evaluations. From then on, evaluations that name the same epoch_num or
-    samples_count, and are further apart than ranks that log the same evaluation (more than a tenth of the run), are
-    misplaced."""
+    to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 any difference is only a
+    warning if every epoch_num is whole: those logs count evaluations. From round 3.0 on, evaluations that repeat an
+    epoch_num or samples_count are misplaced if they come more than a tenth of the run later; within that time,
+    another rank may have logged the same evaluation."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = (
@@ -137,10 +136,10 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     reads=(*_OF_PROGRESS, keys.BLOCK_START),
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
-    """Epochs, blocks and evaluations state epoch_num or samples_count; eval_accuracy states the one by which the
-    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Only numbers count. In
-    official logs samples_count is accepted from round 4.0 on (3.1 used step_num), for epoch_start and epoch_stop from
-    5.0 on."""
+    """Epochs, blocks and evaluations state epoch_num or samples_count. eval_accuracy states the key that the
+    benchmark's reference convergence points use: samples_count for dlrmv4, epoch_num for all others. Only numbers
+    count. In official logs samples_count is accepted from round 4.0 on (3.1 used step_num); in epoch_start and
+    epoch_stop it is accepted from round 5.0 on."""
     allowed = _progress_of(subject)
     for key in _OF_PROGRESS:
         wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))
@@ -158,8 +157,8 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
-    """Return, by event (such as epoch_start), the metadata keys that may state its training progress; an event
-    without an entry uses the usual keys, epoch_num or samples_count."""
+    """Return a map from events (such as epoch_start) to the metadata keys that may state their training progress. An
+    event that the map lacks uses the usual keys, epoch_num or samples_count."""
     block_stop: tuple[str, ...] = (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)
     allowed: dict[str, tuple[str, ...]] = {keys.BLOCK_STOP: block_stop}
     if subject.is_official and is_before(subject.round, "5.0"):
@@ -309,8 +308,9 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
     applies=applies_to_ours,
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """tracked_stats gives a positive throughput in samples/s; samples over throughput is a time measured between the
-    block's stamps: no longer than the time between them, and at least half of it (within 30 ms)."""
+    """tracked_stats gives a positive throughput in samples/s. The block's samples divided by this throughput give a
+    time that was measured between the block's stamps: at most the time between them, and at least half of it (within
+    30 ms)."""
     start = stop = None
     for line in subject.log.lines:
         if (key := line.key) not in _IN_CYCLE:
@@ -356,9 +356,9 @@ def _has_grid(subject: LogSubject) -> str | None:
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
     """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
-    evaluations per epoch)) batches, and the first one in the log is at the first multiple at or after the batch
-    size's earliest convergence in the reference runs. Evaluating elsewhere would find the target earlier or later
-    than the reference could."""
+    evaluations per epoch)) batches. The first evaluation in the log is at the first multiple that is not before the
+    earliest convergence of the reference runs at this batch size. Evaluating elsewhere would find the target earlier
+    or later than the reference could."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = benchmark.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))

@@ -58,8 +58,9 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     reads=(keys.SUBMISSION_BENCHMARK, keys.BENCHMARK_VERSION),
 )
 def definition_matches(subject: LogSubject) -> Iterator[Problem]:
-    """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 are those of the
-    definition. Another version, target, metric or dataset is another problem, and results are never compared."""
+    """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 have the definition's
+    values. With another version, target, metric or dataset the training problem is another; results of different
+    problems are never compared."""
     benchmark, log = subject.benchmark, subject.log
     if benchmark is None:
         return
@@ -91,8 +92,8 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
-    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. A log of
-    another benchmark is judged by the round that would apply without the user's choice."""
+    """Where several logs are judged by a round that the user names, the benchmark of each log was part of that round.
+    A log of another benchmark is judged by the round that would apply without the user's choice."""
     if subject.foreign_round is None or subject.benchmark is None:
         return
     rounds = ", ".join(subject.benchmark.rounds)

@@ -88,8 +88,9 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
     """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
     train_samples. Before round 3.0 they may state the samples trained instead: the dataset's size times the epochs of
-    the last epoch_num; another ratio is a warning. Values that the division fixes (eval_samples of dlrm_dcnv2) are
-    findings of HP101; for the others, which the official checker ignores, a difference of up to 1 % is a warning."""
+    the last epoch_num; another ratio is a warning. A value that the division fixes (eval_samples of dlrm_dcnv2) is
+    judged by HP101 instead. The official checker ignores all other values; for them a difference of up to 1 % is a
+    warning."""
     benchmark = subject.benchmark
     assert benchmark is not None
     may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
@@ -119,10 +120,10 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Yield a problem where train_samples differs both from the dataset's size and from the samples trained by the
-    last evaluation's epoch_num. Without an epoch_num, or where train_samples is within 1 % of the dataset's size, the
-    dataset's size is expected. The log does not show which of two contradicting numbers, train_samples or epoch_num,
-    is wrong; the batch size that would explain both often does."""
+    """Yield a problem where train_samples differs both from the dataset's size and from the samples trained according
+    to the last evaluation's epoch_num. Without an epoch_num, or where train_samples is within 1 % of the dataset's
+    size, the dataset's size is expected. The log does not show which of two contradicting numbers, train_samples or
+    epoch_num, is wrong; the batch size that would explain both often does."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
@@ -151,8 +152,8 @@ def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, s
 
 
 def _by_statistics(log: RunLog) -> str:
-    """Return a clause on the samples trained according to a log's single throughput and the run's time, from which a
-    reader may see whether train_samples or epoch_num is wrong."""
+    """Return a clause on the number of samples trained, as a log's single throughput times the run's time gives it.
+    From this number a reader may see whether train_samples or epoch_num is wrong."""
     lines, start, stop = log.all(keys.TRACKED_STATS), log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     value = lines[0].value if len(lines) == 1 else None
     throughput = as_number(value.get("throughput")) if isinstance(value, dict) else None
@@ -162,10 +163,11 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size that would explain two contradicting numbers of samples in a log: the number of steps
-    that makes `number` samples at the log's batch size `batch` makes `trained` samples at the returned one. None
-    where the two numbers of samples differ by more than a factor of 10, or for fewer than two steps. Some logs count
-    the last step and others do not: the count of steps that gives the rounder batch size is taken."""
+    """Return the batch size that would explain two contradicting numbers of samples in a log, `number` and `trained`.
+    At the log's batch size `batch`, some number of steps makes `number` samples; at the returned batch size, as many
+    steps make `trained` samples. None if the two numbers differ by more than a factor of 10, or for fewer than two
+    steps. Some logs count the last step and others do not: of both counts of steps, the one that gives the rounder
+    batch size is taken."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None

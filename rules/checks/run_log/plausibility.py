@@ -52,9 +52,9 @@ _rule_of_closed = partial(
     reads=(keys.TRACKED_STATS, *_RUN, keys.SUBMISSION_BENCHMARK),
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """Where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does from round 3.0 on,
-    throughput times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the
-    epochs of the last epoch_num."""
+    """From round 3.0 on, HugeCTR logs the throughput of the whole run in tracked_stats below run_stop. Where a log
+    has it, throughput times run_stop - run_start is the number of samples trained, within 2 %. That number is the
+    dataset's size times the epochs of the last epoch_num."""
     log, benchmark = subject.log, subject.benchmark
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if benchmark is None or start is None or stop is None:
@@ -109,8 +109,8 @@ def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
     reads=(keys.EVAL_ACCURACY, keys.GLOBAL_BATCH_SIZE, keys.TRAIN_SAMPLES),
 )
 def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, where the epoch_num of all evaluations are whole numbers of steps of one epoch, to the last
-    digit, that epoch has as many steps as train_samples and global_batch_size give, rounded down or up."""
+    """From round 3.0 on, the epoch_nums of all evaluations may be fractions of one number of steps per epoch, to the
+    last digit. This number is then train_samples / global_batch_size, rounded down or up."""
     log = subject.log
     batch, samples = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)), as_whole(log.value(keys.TRAIN_SAMPLES))
     lines = [line for line in log.all(keys.EVAL_ACCURACY) if as_number(line.metadata.get(keys.EPOCH_NUM)) is not None]
@@ -149,8 +149,8 @@ def _part_of_epoch(epoch: float) -> Fraction:
     reads=_RUN,
 )
 def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, the time per epoch_num between evaluations may be longer by chance, but the shortest is at
-    least 0.9 of the next one: no hardware is faster for a single interval."""
+    """From round 3.0 on, of the times per epoch_num between evaluations, the shortest is at least 0.9 of the second
+    shortest. An interval may be longer by chance, but no hardware is faster for a single interval."""
     start = subject.log.first(keys.RUN_START)
     points: dict[float, LogLine] = {}
     for line in subject.log.all(keys.EVAL_ACCURACY):
@@ -180,7 +180,7 @@ def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log in run_stop how far training had come; what was trained after the last evaluation is not the result.",
 )
 def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, where run_stop has an epoch_num, it is that of the last evaluation. A difference of up to
+    """From round 3.0 on, an epoch_num in run_stop equals the epoch_num of the last evaluation. A difference of up to
     0.001 is only reported (info)."""
     stop, evaluations = subject.log.last(keys.RUN_STOP), evaluations_inside_run(subject.log, subject.round)
     if stop is None or not evaluations:
@@ -207,8 +207,8 @@ def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
     remedy="Ask for the log as it was written: its qualities are not those of one training.",
 )
 def quality_rises(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, no ROC AUC is lower than the one before by more than 0.0022, and of at least four
-    evaluations at most 40 % are lower than the one before."""
+    """From round 3.0 on, no ROC AUC is lower than the one before by more than 0.0022. In a log of at least four
+    evaluations, at most 40 % are lower than the one before."""
     evaluations = evaluations_inside_run(subject.log, subject.round)
     falls = [(before - quality, line) for (_, before), (line, quality) in pairwise(evaluations) if quality < before]
     if not falls:

@@ -84,8 +84,8 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _outside(subject: LogSubject, target: float) -> str:
-    """Return a clause on the log's best evaluation that met the target outside the timed run, with how far outside it
-    is stamped; empty where there is none."""
+    """Return a clause on the log's best evaluation that met the target outside the timed run, and on how far outside
+    its stamp is; empty if there is no such evaluation."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     met = met_outside(subject.log, target, subject.round)
     if start is None or stop is None or met is None:
@@ -179,8 +179,9 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     """The first evaluation that meets the target is the last: later training does not belong to the result. The rules
-    allow stopping there and do not demand it, so in official logs it is a warning, and in the Open division, where
-    the target binds, only reported (info). Evaluations of several ranks with one epoch_num are one evaluation."""
+    allow stopping there and do not demand it, so in official logs a later evaluation is a warning. In official logs
+    of the Open division it is only reported (info), if the target binds that division at all. Evaluations of several
+    ranks with one epoch_num are one evaluation."""
     target = _target(subject)
     if target is None:
         return
@@ -207,8 +208,8 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     """No evaluation is beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
-    round 3.0, where logs count epochs in several ways, it is a warning, and no finding where every epoch_num is
-    whole: those logs count evaluations."""
+    round 3.0, where logs count epochs in several ways, it is only a warning. It is no finding at all if every
+    epoch_num in such a log is whole: those logs count evaluations."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))

@@ -204,12 +204,11 @@ _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
 
 
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
-    """Return the mllog keys, run_stop among them, that a log lacks because its run crashed; none where it did not
-    crash.
+    """Return the mllog keys, run_stop among them, that a log lacks because its run crashed; none if it did not crash.
 
-    A run crashed where its log has init_start, no run_stop and no evaluation that met the target. Settings, and keys
-    of earlier phases than the last one logged, count as missing, not as lost. None are lost in logs of this harness,
-    where an interrupted run is no result.
+    A run crashed if its log has init_start, no run_stop and no evaluation that met the target. Only keys of phases
+    after the last one logged count as lost in the crash; settings, and keys of earlier phases, count as missing. In
+    logs of this harness no keys count as lost, since an interrupted run is no result there.
     """
     log, benchmark = subject.log, subject.benchmark
     if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP) or not log.all(keys.INIT_START):
@@ -277,8 +276,8 @@ def _settings(subject: LogSubject) -> dict[str, ValueKind]:
 
 
 def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> ValueKind:
-    """Return the type of a hyperparameter's value: that of the value which the division fixes, else of the
-    reference's value; any type where Open leaves the key free."""
+    """Return the type of a hyperparameter's value: the type of the value that the division fixes, or else of the
+    reference's value. Any type is allowed if Open leaves the key free."""
     assert subject.benchmark is not None
     if key in (keys.GLOBAL_BATCH_SIZE, keys.GRADIENT_ACCUMULATION_STEPS):
         return COUNT if subject.is_ours else SOME_COUNT

@@ -159,10 +159,11 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
-    """Every required key occurs; those required once occur once. The same value twice is a warning as in the official
-    checker, different values are an error, and so are a second run_start or run_stop with another time or status: the
-    result would depend on which one counts. Where a second run begins, as after a relaunch that wrote into the same
-    log, only that is reported. Keys that a crashed run lost are ST116's finding."""
+    """Every required key occurs; those required once occur once. A key that is repeated with the same value is a
+    warning as in the official checker. A repetition with another value is an error, and so is a second run_start or
+    run_stop with another time or status: the result would depend on which one counts. Where a second run begins, as
+    after a relaunch that wrote into the same log, only that is reported. Keys that a crashed run lost are reported by
+    ST116."""
     again = _second_run(subject.log)
     unread = {key for point in subject.log.unparsed for key in _named_keys(point) or ()}
     if again is not None:
@@ -236,8 +237,8 @@ def _says(line: LogLine) -> str:
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
     """The value of every required key is of its type; neither a boolean nor a number in quotes is a number. Where the
-    division fixes the very value, HP101 reports it instead. A seed of official logs that Python's int() converts,
-    such as one in quotes, is acceptable by the rules: a warning."""
+    division fixes the value itself, HP101 reports a wrong type instead. A seed of official logs that Python's int()
+    converts, such as one in quotes, is acceptable by the rules: a warning."""
     for key, kind in kinds_of(subject).items():
         holds = kind.holds
         for line in subject.log.all(key):
@@ -287,9 +288,9 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     reads=(*_BOUNDS, keys.BLOCK_START),
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
-    of several nodes differ, so in official logs a difference of up to a second is only a warning. No block of an
-    official log begins above run_start (in logs of this harness CA103 reports it)."""
+    """init_start, init_stop, run_start and run_stop come in this order, in the file and by time. Clocks of several
+    nodes differ, so in official logs a difference of up to a second is only a warning. No block of an official log
+    begins above run_start (in logs of this harness CA103 reports it)."""
     log = subject.log
     start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
     if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):

@@ -33,11 +33,11 @@ _METHOD_CHARS = 240
     requires={"ST101"},
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """Each record's time_ms is at least that of the record before. In other logs than this harness's, nodes with
-    clocks of their own write into one file, so there only the records of one rank are compared with one another: a
-    step back of more than a second is a warning (before round 3.0 only from run_start to run_stop: formatters of that
-    time sorted the lines before and after); a smaller one is only reported (info). cache_clear of others may be
-    anywhere: TI104 judges its stamp."""
+    """Each record's time_ms is at least that of the record before. In logs that are not this harness's, nodes with
+    clocks of their own write into one file, so a step back between two ranks is only reported (info). A step back of
+    one rank by more than a second is a warning there, a smaller one is only reported (info). Before round 3.0 the
+    warning applies only from run_start to run_stop, since formatters of that time sorted the lines before and after.
+    cache_clear may be anywhere in such logs: TI104 judges its stamp."""
     lines = subject.log.lines
     if subject.is_ours:
         for before, line in pairwise(lines):
@@ -205,9 +205,9 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count.
     In official logs an evaluation that was merely logged after run_stop is a warning, unless only it met the target.
-    An evaluation before run_start, by its stamp, or from round 3.0 on by its place among the records of the same
-    rank, shows training outside of the timed run. In rounds 0.7 to 1.0 an evaluation above run_stop and stamped at
-    most 10 ms after it counts, and is reported (info)."""
+    An evaluation before run_start shows training outside of the timed run. It is before run_start by its stamp or,
+    from round 3.0 on, by its place among the records of the same rank. In rounds 0.7 to 1.0 an evaluation that stands
+    above run_stop in the file and is stamped at most 10 ms after it counts, and is reported (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
@@ -305,9 +305,10 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
 )
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     """No record is stamped before MLPerf began (2018) or after 2100: such a clock was not set. In official logs it is
-    a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds make
-    the result a thousandth of the true time. It stays a warning before round 2.0, whose checkers read no stamps but
-    run_start's and run_stop's, and outside of init_start to run_stop; there a stamp of 0 is only reported (info)."""
+    a warning, but an error if the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds make the
+    result a thousandth of the true time. It stays a warning before round 2.0, whose checkers read only the stamps of
+    run_start and run_stop. It also stays a warning before init_start and after run_stop, and a stamp of 0 there is
+    only reported (info)."""
     for line in subject.log.lines:
         if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(

@@ -53,9 +53,9 @@ def _has_code(subject: SubmissionSubject) -> str | None:
     remedy="Lay the submission out as <org>/systems, <org>/benchmarks, <org>/results.",
 )
 def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
-    """systems/, results/ and benchmarks/ are in the organisation's directory. Without the first two the official
-    tools do not take it for a submission; without benchmarks/ there is no code, which they do not notice and which
-    may only mean that the tree is an excerpt: a warning."""
+    """systems/, results/ and benchmarks/ are in the organisation's directory. Without systems/ or results/ the
+    official tools do not take it for a submission: an error. Without benchmarks/ there is no code. The official tools
+    do not notice that, and the tree may only be an excerpt: a warning."""
     folders = {entry.path for entry in subject.submission.below() if entry.kind == "folder"}
     for name in (SYSTEMS, RESULTS, BENCHMARKS):
         if name not in folders:
@@ -230,8 +230,8 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
     """No link is broken and none leads out of the submission; dlrmbench follows neither kind. (The official tool
-    looks for a relative link's target below its own working directory, so it takes intact links for broken ones.)
-    Outside systems/ and results/, which no official tool reads, it is a warning."""
+    looks for a relative link's target below its own working directory, so it takes intact links for broken ones.) In
+    systems/ and results/ it is an error; elsewhere, where no official tool reads, it is a warning."""
     for entry in subject.submission.entries:
         if entry.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}

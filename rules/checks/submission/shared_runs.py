@@ -71,8 +71,8 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
 
 
 def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, list[_Place]]) -> _Twin | None:
-    """Return the run at `place` with a run of another set that has equal qualities in some or all evaluations, or
-    nearly equal ones in all; None where there is none. Remember the run at `place` for later calls."""
+    """Return the run at `place` paired with a run of another set whose qualities are equal at some or all
+    evaluations, or nearly equal at all; None if there is no such run. Remember the run at `place` for later calls."""
     run, judged = place
     holders = [by_quality.setdefault(quality, place) for quality in run.fine_qualities]
     shared = Counter(id(other) for other, of in holders if of is not judged)
@@ -128,12 +128,13 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
     remedy="Measure each system by runs of its own.",
 )
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. Where both
-    systems are described with the same hardware (as when the same runs are reported with two ways of measuring
-    power), a shared run is a warning. In official logs a run is also recognised by its qualities alone, whatever its
-    stamps: where all are equal, of which at least two have more than six decimals. From round 3.0 on, two shared
-    qualities of that kind, or all of at least four within 5e-6, are a warning: of published runs of different sets
-    117 pairs share one, and only copies two."""
+    """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. If both systems
+    are described with the same hardware (as when the same runs are reported with two ways of measuring power), a
+    shared run is a warning. In official logs a run is also recognised by its qualities alone, whatever its stamps:
+    all qualities are equal, and at least two of them have more than six decimals. From round 3.0 on, two runs that
+    share just two qualities of more than six decimals are a warning. So are two runs of at least four evaluations
+    whose qualities are all within 5e-6. Of published runs of different sets, 117 pairs share one quality, and only
+    copies share two."""
     for twin in _twins(subject.sets):
         is_allowed = _same_hardware(twin.judged, twin.other_set)
         yield _problem(twin, subject.submission.folder, "warning" if is_allowed else None)
@@ -161,7 +162,7 @@ def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
-    """Each directory of a round is that of an organisation and holds results/. Other names there are not judged."""
+    """Each directory of a round belongs to an organisation and holds results/. Other names there are not judged."""
     for name in subject.round.others:
         place = subject.round.folder / name
         if place.is_dir() and not name.startswith("."):

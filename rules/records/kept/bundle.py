@@ -21,7 +21,7 @@ class BundleRecord(Document, frozen=True, kw_only=True):
     created_utc: Annotated[str, Meta(max_length=40)]
     harness_version: Annotated[str, Meta(max_length=40)]
     files: Annotated[dict[Annotated[str, Meta(max_length=600)], Sha256], Meta(max_length=2000)]
-    """SHA-256 of each file in the bundle's archive but bundle.json, by the file's name."""
+    """Map from the name of each file in the bundle's archive, except bundle.json, to the file's SHA-256."""
     files_sha256: Sha256
     """Digest of the list `files`, which reveals edits to that list. Digests reveal damage and edits, not forgery."""
 
