@@ -25,7 +25,8 @@ class Relation(ABC):
     relations have in common; subclasses override it."""
 
     name: str
-    """Name of the relation between configurations (such as one, sides or matrix), as experiment.json has it."""
+    """Name of the relation in experiment.json: "one" for a single configuration, "sides" for a pair, "matrix" for a
+    sweep, and others."""
     word: str
     """Word for an experiment with this relation in messages, such as "sweep"."""
     reads_as: ReadsAs

@@ -235,11 +235,11 @@ _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Ad
 
 
 def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
-    """Return `opt_name` if the optimizers compute the update that it names; else the names of the optimizers' own
-    updates, such as "own MomentumAdagrad" or "AdamW".
+    """Return `opt_name` if the optimizers compute the update that it names; else the names of the updates that they
+    do compute.
 
-    The update of a class of torch.optim or of a shipped implementation is known. A subclass of these may compute
-    another.
+    An optimizer of torch.optim, or one that dlrmbench ships, is named by its update, such as "AdamW". Any other class
+    may compute something else, even a subclass of these, so "own" stands before its name: "own MomentumAdagrad".
     """
     names = tuple(_name_update(optimizer) for optimizer in optimizers)
     of_tables, of_others = _UPDATES.get(opt_name, (None, None))

@@ -34,9 +34,9 @@ class SearchSpread:
     """Factors by which the ends of a search's bracket may miss the true rate, at which half of all runs are VALID."""
 
     low: float
-    """Ratio of the lowest INVALID rate to the true rate that only 2.5 % of searches fall below."""
+    """Number below which, in 2.5 % of searches, the lowest INVALID rate lies as a multiple of the true rate."""
     high: float
-    """Ratio of the highest VALID rate to the true rate that only 2.5 % of searches exceed."""
+    """Number above which, in 2.5 % of searches, the highest VALID rate lies as a multiple of the true rate."""
 
     def around(self, bracket: Bracket) -> tuple[float | None, float | None]:
         """Return the lower and upper rate between which the true rate lies with 95 % confidence; None for an end that

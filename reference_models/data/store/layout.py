@@ -20,8 +20,8 @@ class Array:
     file: str
     """Name of the array within its file's name, <split>_<file>.npy."""
     member: str | None
-    """Name of the attribute that holds the array, both in batches and in rows to write; None for an array of zeros,
-    which only the file has."""
+    """Name of the attribute that holds this array, in a batch that was read and in rows to be written. None if
+    batches and rows lack the array: the file then stores zeros."""
     dtype: str
     """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
