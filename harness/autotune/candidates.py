@@ -1,9 +1,9 @@
-"""Time candidates for computing a training step: thread counts within one process, each spin count of OpenMP's
-threads in its own process.
+"""Time candidates for computing a training step. A process times several thread counts with one spin count of
+OpenMP's threads; each spin count has its own process.
 
-Where a slightly different time would change the choice, near-equal candidates are timed again in another process
-before their least times are compared: each process has its own placement in memory and meets other load on the
-system.
+Two candidates may be so close that a slightly different time would change the choice. Such candidates are timed again
+in a second process, and the least time of each candidate counts. One process is not enough: its placement in memory,
+or a load on the system meanwhile, may favour one candidate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,11 +88,11 @@ class TimedWays:
 
 
 def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
-    """Time a training step with all thread counts and the first spin count; then, with the other spin counts, the
-    thread counts above 1 that are near the best.
+    """Return the step time of each candidate (thread count, spin count). All thread counts are timed with the first
+    spin count. The other spin counts are timed only with the thread counts above 1 that are near the best.
 
-    Where a slightly different time would change the choice, near-equal candidates are timed in a second process.
-    Returns the times; if the first process failed, the reason.
+    Where a slightly different time would change the choice, near-equal candidates are timed in a second process. If
+    the first process fails, the reason is returned in place of the times.
     """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):

@@ -134,11 +134,11 @@ class Candidates:
 def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Candidates | None:
-    """Return the candidates that autotuning times for a configuration. Return None where there is nothing to choose
-    or compare: only one candidate is possible, the user gives no kernels, and the precision is not bf16.
+    """Return the candidates that autotuning compares for a configuration. Return None if there is nothing to choose.
 
-    On several ranks and on GPUs nothing is chosen: the number of threads is the given one, or follows from the number
-    of cores.
+    There is nothing to choose on GPUs and on several ranks: there the number of threads is the given one, or follows
+    from the number of cores. There is nothing to choose either if only one candidate is possible, the user gives no
+    kernels, and the precision is not bf16 (bf16 is always compared with fp32).
     """
     runtime, implementation = config.workload.runtime, config.workload.implementation
     if runtime.device != "cpu" or runtime.ranks != 1:

@@ -1,9 +1,9 @@
-"""Make the map of ids to embedding rows that a definition's [id_map] asks for, before the first run and off every
-clock.
+"""Make the map of ids to embedding rows that a benchmark definition's section [id_map] asks for. The map is made
+before the first run, outside all measured time.
 
-A job in a fresh process makes the map. The map stays in `<dataset>/id_maps/` for other run sets of the same
-definition; the run set's `run_set.json` records the map's digest. Equal torch versions and processors make equal
-maps.
+A job in a fresh process makes the map. The map stays in `<dataset>/id_maps/`, where other run sets of the same
+definition find it; the run set's `run_set.json` records the map's digest. Equal torch versions and processors make
+equal maps.
 """
 
 from dataclasses import replace
@@ -48,11 +48,10 @@ rows."""
 
 
 def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
-    """Return the digest of the configuration's map of ids to embedding rows; None without [id_map]. The map is read
-    from the dataset's folder; where it is missing, it is made.
+    """Return the digest of the configuration's map of ids to embedding rows; None if the definition has no section
+    [id_map]. The map is read from the dataset's folder. If the map is missing there, it is made.
 
-    Raises HarnessError (exit 8), with the reason, if the map in the folder is damaged, or if a missing map could not
-    be made.
+    Raises HarnessError (exit 8) if the map in the folder is damaged, or if a missing map cannot be made.
     """
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None

@@ -1,10 +1,10 @@
-"""Time candidates (threads, kernels) for a configuration's training step in one fresh process, off every clock;
-nothing is scored.
+"""Time candidates (threads, kernels) for a configuration's training step in one fresh process, outside all measured
+time; nothing is scored.
 
-The parent (`harness.autotune.tuning`) starts a process for each spin count of OpenMP's threads, since a spin count is
-fixed when its process starts. First, with every matrix product in torch.mm's form, the thread counts near the best
-are found. Then kernels for matrix products are chosen for each of these thread counts, which are timed alternately
-with their kernels.
+The parent (`harness.autotune.tuning`) starts one such process for each spin count of OpenMP's threads, since a
+process cannot change its spin count. The process first times all thread counts with torch.mm for every matrix
+product, and finds those near the best. It then chooses kernels for matrix products for each of these thread counts.
+Finally it times these thread counts alternately, each with its own kernels.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ _ROUND_S, _BUDGET_S = 0.08, 4.0
 """Two durations in seconds: of one round (consecutive steps with one thread count), and of all rounds together. Large
 models exceed the second one: at least two rounds of one step each are made."""
 _HOPELESS, _SLOW = 1.6, 1.4
-"""Two ratios of a step time to the least step time so far. Where a thread count exceeds the first ratio, smaller
-thread counts are not tried; a thread count that exceeds the second ratio is not timed further. Kernels chosen
-afterwards make all thread counts faster, and hardly change their order."""
+"""Two limits of a step time, as ratios to the least step time so far. If a thread count exceeds the first limit,
+smaller thread counts are not tried. If a thread count exceeds the second limit, it is not timed further and gets no
+kernels of its own: kernels make all thread counts faster, but hardly change their order."""
 _HELD_STEPS = 64
 """Number of batches of synthetic data held in memory while thread counts are timed."""
 
@@ -89,9 +89,9 @@ def time_threads(
     """Return the least step time in seconds for each thread count that was timed.
 
     The largest thread count is timed first, then smaller ones until one is much slower than the best. For each thread
-    count near the best, `choose_products` is called; its later steps use the kernels for matrix products chosen
-    there. These thread counts are then timed alternately, in more rounds where a small change of a time would change
-    the choice.
+    count near the best, `choose_products` chooses kernels for matrix products, and later steps with this thread count
+    use these kernels. The thread counts near the best are then timed alternately. More rounds are timed if a small
+    change of a step time would change the choice.
     """
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):

@@ -37,11 +37,11 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
 
 
 def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
-    """Return the environment check's result on a run set's precision: a warning where bf16 is slower than fp32, or
-    where bf16 is emulated and the two were not timed (as on several ranks).
+    """Return the environment check's result on a run set's precision. The result is a warning if bf16 is slower than
+    fp32, or if bf16 is emulated and was not timed against fp32 (as on several ranks).
 
-    Return None where all of these hold: the precision was not `auto`, bf16 and fp32 were not both timed, and bf16 is
-    not emulated.
+    Return None if there is nothing to report: the precision was not `auto`, bf16 was not timed against fp32, and bf16
+    is not emulated.
     """
     timed = prepared.precision or compare_precisions(prepared.choice)
     value = timed or (explain_emulation(runtime) or "").rstrip(".")
@@ -69,10 +69,11 @@ def check_kept_precision(data_root: Path | None) -> Check:
 def settle_precision(
     config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
 ) -> tuple[RunConfig, str | None]:
-    """Return the configuration with its precision `auto` replaced by bf16 or fp32, and a sentence with the reason.
-    For any other precision return the configuration unchanged, and None.
+    """Replace the configuration's precision `auto` by bf16 or fp32. Return the new configuration, and a sentence with
+    the reason. If the precision is not `auto`, return the configuration unchanged, and None.
 
-    `find_choice` takes the configuration in bf16 and returns what timing chose for it, now or earlier.
+    `find_choice` is called with the configuration in bf16. It returns the choice by timing (threads, kernels, step
+    times in bf16 and fp32), made now or earlier; None if there is no such choice.
     """
     if config.workload.runtime.precision != "auto":
         return config, None

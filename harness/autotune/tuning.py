@@ -1,20 +1,21 @@
-"""Choose by timing, before the first run and off every clock, the threads and kernels that compute steps or answer
-queries.
+"""Choose by timing, before the first run and outside all measured time, the threads and kernels that compute training
+steps or answer queries.
 
-Three things are chosen: the number of threads, where none is given; the time that OpenMP's threads spin at a barrier;
-and the kernel of each matrix product, for an implementation that can use several libraries. The run set's
-`run_set.json` records the choice, which holds for all of its runs. `<dataset>/choices/` keeps the choice in a file:
-other run sets of the same shape use it, too, on the same processor and torch. Remove the file to have the choice made
-anew.
+Three things are chosen: the number of threads, if none is given; the time that OpenMP's threads spin at a barrier;
+and the kernel of each matrix product, if the implementation can use several libraries. The choice holds for all runs
+of the run set, and `run_set.json` records it. A file in `<dataset>/choices/` keeps the choice for other run sets with
+the same shapes of model and data, batch sizes and precision, on the same system and torch. Remove the file to have
+the choice made anew.
 
-Each thread count is timed with kernels chosen for it. A plainer candidate, with fewer threads or shorter spinning, is
-replaced only by one that is 5 % faster. A smaller difference is a tie, which is reported with the times. A choice
-made while other processes were at work is timed again when the system is quiet, and replaced by one that is 5 %
-faster. For another version of torch the choice is made anew; kernels chosen earlier are then replaced only by clearly
-faster ones.
+Each thread count near the best is timed with kernels chosen for it. Differences below 5 % count as ties. Among tied
+candidates the one with the fewest threads is chosen, then the one with the shortest spinning.
 
-Choices that a section of a definition asks for (`harness.autotune.choices.OwnWays`) are made and kept in the same
-way.
+A choice that was made while other processes were at work is timed again when the system is quiet. The choice is then
+replaced only by a candidate that is 5 % faster. For another version of torch the choice is made anew; kernels chosen
+earlier are then replaced only by clearly faster ones.
+
+Sections of a definition may have alternatives of their own (`harness.autotune.choices.OwnWays`), which are timed and
+kept in the same way.
 """
 
 import os
@@ -93,13 +94,13 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with threads, kernels and the like chosen by timing. `known` is searched for an earlier
-    choice first, then the dataset's folder; where neither has one, candidates are timed now.
+    """Return `prepared` with a choice by timing (threads and kernels, or a section's own alternatives). An earlier
+    choice is used if `known` or else the dataset's folder has a valid one. Otherwise candidates are timed now.
 
-    `known` maps keys of candidates to choices. A choice that is read or made is added to it, so that all
-    configurations of one command share the choice. Where timing fails nothing is chosen, and a note says so: the
-    first run meets the same failure and reports it. If `num_threads` is given and `known` has no choice, only
-    candidates with that many threads are considered, where there are any.
+    `known` maps keys of candidates to choices. Each choice that is read or made here is added to `known`, so that all
+    configurations of one command share the choice. If timing fails, `prepared` is returned unchanged and a note is
+    printed; nothing is raised, since the first run fails for the same reason and reports it. If `num_threads` is
+    given and `known` has no choice, only candidates with that many threads are considered, if there are any.
     """
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
@@ -229,11 +230,12 @@ class _Timing:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[str | None]:
-    """Lock the folder of one dataset's choices by timing while the caller's block chooses threads and kernels. A
-    second process waits, and then reads what the first one chose.
+    """Lock the folder that keeps one dataset's choices of threads and kernels, while the caller's block makes such a
+    choice. A second process waits for the lock, and then reads the choice of the first process.
 
-    Yields the reason why the choice will not be written, else None. Nothing is written where the folder is read-only
-    or a link: a dataset may come from a stranger, and the link may lead to the user's own files.
+    Yields None, or the reason why the folder cannot be locked; the choice is then not written there. The folder is
+    not written if it is read-only or a link. A link is refused because a dataset may come from a stranger, whose link
+    may lead to the user's own files.
     """
     with ExitStack() as held:
         why_not = None
@@ -278,9 +280,9 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the earlier choice `kept` (threads, spinning, kernels), or the new choice `timed` where one of its
-    candidates is clearly (5 %) faster. If `kept` is preferred and `timed` has equally many threads, the returned
-    choice has the kernels for matrix products of `timed`."""
+    """Return the better of two choices by timing (threads, spinning, kernels): the earlier one, `kept`, unless one of
+    the candidates of the new one, `timed`, is clearly (5 %) faster. If `kept` is better and both have equally many
+    threads, return the threads and spinning of `kept` with the kernels for matrix products of `timed`."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)

@@ -202,11 +202,11 @@ def _why_not_excluded(comparison: "Comparison") -> str:
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
-    """Return the `resume` commands that add the runs needed by inconclusive comparisons of dlrmbench's own run sets.
-    Official benchmarks get no command, since their number of runs is fixed.
+    """Return the `resume` commands that add the runs that inconclusive comparisons of dlrmbench's own run sets need.
 
-    Run sets that were measured one after the other get none either: more runs would not reduce the effect of the
-    system's drift between them. For these, the comparison itself advises to measure alternately.
+    Run sets of official benchmarks get no command, since their number of runs is fixed. Run sets that were measured
+    one after the other get no command, since more runs would not reduce the effect of the system's drift between
+    them; the comparison itself advises to measure such run sets alternately.
     """
     from reports.results.records import read_run_set
     from rules.logs.text import printable

@@ -167,9 +167,11 @@ def report(
 def _write_tables(
     paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
 ) -> None:
-    """Write the results as tables: Parquet from any results, or JSON or CSV from exported JSON files. Raises
-    UsageError if another format, such as the page, is requested of exported files, which have no logs, or if Parquet
-    has no output folder."""
+    """Write the results as tables. Parquet can be written from any results, JSON and CSV from exported JSON files.
+
+    Raises UsageError for any other format: a page, for example, needs logs, which exported files do not have. Raises
+    UsageError also if Parquet is requested without an output folder.
+    """
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
     from reports.tables.documents import json_text

@@ -83,8 +83,9 @@ class WorkloadConfig:
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ComputedCosts:
         """Return the sizes of the model, and the FLOP and bytes of its training per sample.
 
-        `num_embeddings` are the rows of each table; they are needed where the definition lacks them, since only
-        prepared data has them. Raises ConfigError if neither the definition nor the argument has them.
+        `num_embeddings` has the number of rows of each embedding table. It is needed if the definition does not state
+        these numbers, which then come from prepared data. Raises ConfigError if neither the definition nor
+        `num_embeddings` has them.
         """
         return self.model_spec.costs.model(self.model, self.data.mapped, num_embeddings)
 
@@ -156,8 +157,9 @@ def parse_workload(
 ) -> WorkloadConfig:
     """Return the workload from a definition's sections model, data, train, runtime, id_map and checkpoint.
 
-    `model` is the file with the model and its digest, where the user gave one. Raises DefinitionError that names the
-    file and the field; ConfigError where `model` names no file with a model.
+    `model` names the file of a user's own model, followed by the file's digest; None if the user gave no model.
+    Raises DefinitionError, which names the file and the field, if the definition is invalid. Raises ConfigError if
+    the file that `model` names has no model.
     """
     runtime = dict(sections["runtime"])
     named = runtime.pop(MODEL_KEY, model)

@@ -40,12 +40,12 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
 
 
 def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str, Any]:
-    """Return the resolved definition of a benchmark with its model size, evaluation cadence and memory; these are
-    None where they depend on prepared data.
+    """Return a benchmark's resolved definition, with the model's size, the evaluation cadence and the memory needed.
+    Values that depend on prepared data are None.
 
-    `model` is the file with the benchmark's model, if the model is a user's own. An official benchmark that dlrmbench
-    has no implementation for is described by its definition as the file has it. Raises DefinitionError that names the
-    file and the field.
+    `model` is the file with the benchmark's model, if the model is a user's own. An official benchmark without an
+    implementation in dlrmbench is described by the contents of its definition file, without a model size. Raises
+    DefinitionError, which names the file and the field, if the definition is invalid.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):

@@ -25,10 +25,10 @@ class GivenMatmul:
 
 
 def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> GivenMatmul | None:
-    """Return the choice of kernels that `--matmul` names, checked against the configurations in `workloads`; None
-    where no file is given.
+    """Return the choice of kernels for matrix products that is in the file given by `--matmul`; None if no file is
+    given.
 
-    Raises HarnessError: exit 8 for an invalid file, exit 2 where a configuration cannot use the choice.
+    Raises HarnessError: exit 8 for an invalid file, exit 2 if a configuration in `workloads` cannot use the choice.
     """
     if path is None:
         return None
@@ -38,10 +38,10 @@ def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> Given
 
 
 def read_matmul(path: Path) -> MatmulRecord:
-    """Return a choice of kernels for matrix products, read from a file that a page or a package offers, or from the
-    run_set.json of a run set that recorded such a choice.
+    """Return a choice of kernels for matrix products, read from a file that holds only such a choice, or from the
+    run_set.json of a run set that recorded one.
 
-    Raises HarnessError (exit 8) that names the file and the JSON field that is wrong.
+    Raises HarnessError (exit 8), which names the file and the JSON field, if the file is invalid.
     """
     content = read_object(path)
     if isinstance(content, Damage):

@@ -1,7 +1,8 @@
 """Resolve every value of a run's configuration, with the source of each (RunConfig).
 
-Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the definition
-fixes may change only under another name, which makes it another benchmark.
+From weakest to strongest, the sources are: definition, configuration file, environment (DLRMBENCH_), --set, option. A
+user may change values that the definition fixes only together with the benchmark's name, since other values make
+another benchmark.
 """
 
 import shlex
@@ -129,14 +130,18 @@ def resolve(
     reshape: Reshape = use_synthetic_data,
     sections: Collection[str] = (CHECKPOINT.name,),
 ) -> RunConfig:
-    """Return the configuration of a benchmark with `overrides` (the user's values) applied in their order, weakest
-    first. Raises ConfigError or DefinitionError.
+    """Return the configuration of a benchmark with the user's values, `overrides`, applied in their order: a later
+    value replaces an earlier one. Raises ConfigError or DefinitionError if a value is invalid.
 
-    Where a user changes values that the benchmark fixes, the result is another benchmark. Its name is `name` or,
-    without it, the original's name followed by `derived_suffix`; ConfigError is raised where both are None. With a
-    suffix (as measurements without a target have), the other keys of the model's shape follow from the changed ones,
-    and `reshape` makes data of a changed shape synthetic, or refuses it. Some sections of a definition are read by
-    only some measurements; of those, the ones in `sections` are kept.
+    If a user changes values that the benchmark fixes, the result is another benchmark. Its name is `name` or, if
+    `name` is None, the original's name followed by `derived_suffix`. ConfigError is raised if both are None.
+
+    Measurements without a target give a `derived_suffix`. If a user then changes a key of the model's shape, the keys
+    that depend on it follow; if a user changes the shape of the data, `reshape` makes the data synthetic or refuses
+    the change.
+
+    Some sections of a definition are read by only some measurements. Of these sections, only those named in
+    `sections` are kept.
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)
@@ -231,8 +236,8 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
 def _derived_head(
     original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the [benchmark] table of a training problem that is derived from a benchmark by other values of the
-    fixed fields `changed`. Raises ConfigError where the new problem has no name of its own, or the name of a shipped
+    """Return the section [benchmark] for a training problem that differs from the benchmark `original` in the fixed
+    fields `changed`. Raises ConfigError if the new problem has no name of its own, or the name of a shipped
     benchmark."""
     if name is None and changed:
         raise ConfigError(
@@ -393,11 +398,11 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
-    """Return a user's value for a key inside a table of a section, such as data.parameters.bias, as a value for the
-    whole table: the definition's table with that key changed.
+    """Return an override of one key inside a table, such as data.parameters.bias, as an override of the whole table.
+    The new value is the definition's table with that one key changed.
 
-    A value for any other key is returned unchanged. Raises ConfigError where the definition has a plain value in
-    place of the table.
+    An override of a key that is not inside a table is returned unchanged. Raises ConfigError if the definition has a
+    plain value where the override expects a table.
     """
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")

@@ -37,9 +37,9 @@ class Section:
     """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
     given the model's name. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Function that takes a `RunConfig` and returns the alternatives that autotuning times
-    (`harness.autotune.choices.OwnWays`) where thread counts and kernels are not what is chosen; it returns None where
-    there is only one alternative. None for a section without autotuning of its own."""
+    """Function that takes a `RunConfig` and returns the alternatives that autotuning times for this section
+    (`harness.autotune.choices.OwnWays`), in place of the thread counts and kernels of a training step. The function
+    returns None if there is only one alternative. The member is None for a section without autotuning of its own."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
     """Function that takes the parsed section and returns a dict of all its keys and values. A run set records those
     that neither the definition nor the user gave."""

@@ -66,10 +66,11 @@ def write_sharding(task: Task, plan: PlacementPlan) -> str:
 
 
 def take_plan(runtime: dict[str, Any]) -> Task | None:
-    """Replace the file name in `runtime["sharding"]` by the plan that the file has, which places embedding tables on
-    ranks. Return the plan's task (tables, devices, memory, batch size), or None where no file is named.
+    """If `runtime["sharding"]` names the file of a sharding plan (embedding tables placed on ranks), replace the name
+    by the plan itself. Return the task for which the plan was made (tables, devices, memory, batch size); None if no
+    file is named.
 
-    Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
+    Raises HarnessError or ConfigError if the plan is damaged or cannot be run.
     """
     given = runtime.get("sharding")
     if not isinstance(given, str) or not given.startswith(PLAN) or is_written_out(given):
@@ -80,9 +81,9 @@ def take_plan(runtime: dict[str, Any]) -> Task | None:
 
 
 def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
-    """Raise ConfigError for a plan that does not fit the workload: it was made for other embedding tables or another
-    number of ranks, or it cuts tables as FBGEMM cannot. `task` is the task (tables, devices, …) in the plan's file;
-    None where no file is named."""
+    """Raise ConfigError if the workload's sharding plan does not fit the workload: the plan is for other embedding
+    tables or another number of ranks, or cuts a table's columns into parts that FBGEMM does not support. `task` is
+    the task (tables, devices, …) in the plan's file; None if the plan did not come from a file."""
     ranks = parse_sharding(workload.runtime.sharding)
     if ranks is None:
         return

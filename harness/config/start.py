@@ -49,15 +49,16 @@ def begin_definition(
     model: str | None = None,
     has_own_files: bool = False,
 ) -> str:
-    """Return a new benchmark definition as TOML text: the definition of the benchmark `like` with another name,
-    title, target and `overrides`. The original's version, description and notes are left out; so is the digest of its
-    data if [data] changes.
+    """Return a new benchmark definition as TOML text: the definition of the benchmark `like`, with another name,
+    title and target, and with the user's values `overrides`. The original's version, description and notes are left
+    out. The digest of the original's data is left out if [data] changes.
 
     `path` is the new file's path, for messages. `data_of` is a benchmark whose dataset the new one shares. `columns`
-    are guesses of the columns of a user's data file. `model` is a user's model, as --model takes it; its keys of
-    [model] start with their defaults. `has_own_files` says that the data are a user's own files in the original's
-    format; the new definition then gets a name for its dataset and a target of its own. Raises ConfigError or
-    DefinitionError for an invalid definition, such as one with the name of a shipped benchmark.
+    are the columns of a user's data file, as guessed from that file. `model` is a user's own model, as --model takes
+    it; [model] then has the defaults of that model's keys. `has_own_files` says that the data are a user's own files
+    in the original's format; the dataset then gets the new benchmark's name, and the target a first value that the
+    user replaces. Raises ConfigError or DefinitionError if the new definition is invalid, for example because its
+    name is that of a shipped benchmark.
     """
     original = load_benchmark(like)
     tables = read_definition(original.path)
@@ -170,11 +171,11 @@ def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str
 def render_definition(
     tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({}), model: ModelSpec | None = None
 ) -> str:
-    """Return a definition as TOML text with the meaning of every key as a comment. Keys that the definition leaves
-    out follow as comments with their defaults.
+    """Return a definition as TOML text, with each key's meaning as a comment. Keys that the definition lacks are
+    added as comments, with their defaults.
 
-    `remarks` are further comments on values; the keys are (section, key, position in a list). `model` is the
-    specification of a user's model.
+    `remarks` maps (section, key, position in a list) to further comments on values. `model` is the specification of a
+    user's model; None if the model is not a user's own.
     """
     parts = [
         "# A benchmark of your own. 'dlrmbench schema keys_page' explains every key.\n"
@@ -211,9 +212,9 @@ def _render(
 
 
 def _rule(name: str, value: Any) -> str:
-    """Return one line of TOML for a rule of a division (closed or open): the value, or the values, that a run may
-    have for the key `name`. A rule of several entries is an inline table, since a nested table would begin a TOML
-    section."""
+    """Return one line of TOML for a rule of a division (closed or open): the key `name`, and the value or the values
+    that a run may have for this key. A rule of several entries becomes an inline table, since a nested table would
+    begin a new section."""
     if not isinstance(value, Mapping):
         return f"{name} = {_inline(value)}"
     return f"{name} = {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in value.items())} }}"

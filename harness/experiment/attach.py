@@ -25,11 +25,11 @@ from rules.records.run_set import RunSetRecord
 
 
 def open_or_create(request: Request) -> Path:
-    """Return the folder of the run set at the request's output. Where there is none, create an autotuned run set
-    below that folder and return its folder.
+    """Return the folder of the run set at the request's output, to which a profile is to be added. If there is no run
+    set, create an autotuned one below the request's output and return its folder.
 
-    Raises HarnessError, before anything is written, where the configuration cannot be profiled, or where an existing
-    run set has another one.
+    Raises HarnessError, before anything is written, if the configuration cannot be profiled, or if the existing run
+    set has another configuration than the request.
     """
     experiment = expand(request)
     (configuration,) = experiment.configurations

@@ -12,9 +12,9 @@ from harness.run_sets.keepers import KeptOutcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Progress of a stage (such as the runs, or a profile): the position of the next repetition, the label of its
-    configuration, and the estimated seconds for all repetitions that are left. There is no estimate before the first
-    repetition has ended, and in later stages."""
+    """Progress of a stage (such as the runs, or a profile): the position of the next repetition among `total`, the
+    label of its configuration, and the estimated seconds for all repetitions that are left. The estimate is None
+    until the first repetition has ended, and in all stages after the first one."""
 
     number: int
     total: int

@@ -92,11 +92,8 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) where the code has changed since the run set began: this executor's
-        installation has another version of dlrmbench's code.
-
-        An experiment may compare versions of the code, so the runs of one configuration may not mix two versions.
-        """
+        """Raise HarnessError (exit 2) if this executor's dlrmbench has other code than the run set began with. The
+        runs of one configuration may not mix two versions of the code: an experiment may compare versions."""
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
@@ -128,12 +125,12 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
 
 
 def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
-    """Return the executor, which starts worker processes with one interpreter, of each configuration. The keys are
-    the configurations' indices.
+    """Return an executor for each configuration; the keys are the configurations' indices. An executor starts worker
+    processes with one Python interpreter.
 
-    A stranger may have made the folder, so an interpreter named in its file is never started: `python` must be given
-    on the command line. Raises HarnessError (exit 2) if the experiment needs `python` and it is not given, or if it
-    is given and not needed.
+    An interpreter that the experiment's file names is never started, since a stranger may have made the folder. The
+    user must give it as `python` on the command line. Raises HarnessError (exit 2) if the experiment needs `python`
+    and it is not given, or if it is given and not needed.
     """
     folder, record = store.folder, store.record
     if record.python is None and python is not None:

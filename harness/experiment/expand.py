@@ -32,10 +32,11 @@ def expand(request: Request) -> Experiment:
 
 
 def with_weights(request: Request, kind: Kind) -> Request:
-    """Return the request with the user's SET, SET:RUN or SET:RUN@N replaced by the folder of kept weights, or of a
-    checkpoint, that it names. Return the request unchanged where the user named none.
+    """Return the request with one more setting: the folder of the kept weights, or of the checkpoint, that the user
+    named as SET, SET:RUN or SET:RUN@N. Return the request unchanged if the user named none, or if the kind of
+    measurement takes no weights.
 
-    Raises HarnessError where the named set or run has no kept weights or no such checkpoint.
+    Raises HarnessError if the named set or run has no kept weights or no such checkpoint.
     """
     if request.weights is None or kind.weights_key is None:
         return request

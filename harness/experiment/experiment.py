@@ -68,8 +68,8 @@ class Experiment:
     def is_autotuned(self) -> bool:
         """Whether autotuning times kernels and threads before the first repetition.
 
-        False where the number of ranks is an axis, since in every compared configuration all ranks together use the
-        same cores. False also for runs whose ranks torchrun or srun starts.
+        False if the number of ranks is varied: the thread counts then follow from the number of cores, so that every
+        compared configuration uses the same cores. False also if torchrun or srun starts the ranks.
         """
         are_ranks_varied = any(axis.key == "runtime.ranks" for axis in self.axes)
         return self.kind.is_autotuned and not are_ranks_varied and self.request.run_index is None

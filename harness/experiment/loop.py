@@ -54,13 +54,13 @@ class RunContext:
 
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
-    """Check a folder before its experiment is continued. Returns the results of the environment check, made now, and
-    a warning where dlrmbench's code changed since the experiment began. In place of the warning None is returned
-    where the code did not change, or where `complete` refuses changed code.
+    """Check a folder before its experiment is continued. Return the results of the environment check, made now, and a
+    warning if dlrmbench's code changed since the experiment began. None replaces the warning if the code did not
+    change, and also if the experiment requires unchanged code: `complete` then refuses changed code itself.
 
-    Raises HarnessError: exit 2 where a user's own code is not named again, or the folder is one configuration of a
-    pair; 6 where the environment check warns and the experiment began with --strict-env; 8 for a kind of measurement
-    that this copy of dlrmbench lacks.
+    Raises HarnessError. Exit 2: a user's own code is not named again, or the folder is one of a pair's two
+    configurations. Exit 6: the environment check warns, and the experiment began with --strict-env. Exit 8: this copy
+    of dlrmbench lacks the kind of measurement.
     """
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
@@ -93,11 +93,13 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
     """Make all missing repetitions of the experiment in `folder`, stage by stage (such as the runs, then a profile).
     Then make the repetitions that the experiment's stop rule adds.
 
-    With `num_runs` the plan is first extended to that many repetitions of each configuration. Each stage says whether
-    a failed repetition ends the experiment; a failed hook (a user's command around every repetition) always ends it.
-    Raises HarnessError, before anything is run, where the interpreter, the hooks or the system have changed since the
-    experiment began, or the code if the experiment's record requires the same code. Raises HarnessError later where
-    the experiment cannot continue.
+    If `num_runs` is given, the plan is first extended to that many repetitions of each configuration. Each stage says
+    whether a failed repetition ends the experiment. A failed hook (a user's command before or after each repetition)
+    always ends it.
+
+    Raises HarnessError before anything is run if the interpreter, the hooks or the system changed since the
+    experiment began; also if dlrmbench's code changed and the experiment requires unchanged code. Raises HarnessError
+    later if a repetition fails so that the experiment ends.
     """
     watcher, hooks = context.watcher, context.hooks
     with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events, _leaving_nothing(store):
@@ -233,11 +235,12 @@ def _complete_side_by_side(
     around: RunContext,
     took_s: dict[int, list[float]],
 ) -> None:
-    """Make the missing repetitions of a stage (such as the runs, or a profile) in batches. The configurations of a
-    batch run at once, each in a slot (cores and GPUs) that stays the same for all of its repetitions. `took_s` maps
-    the number of a batch to the seconds of its repetitions, and is extended.
+    """Make the missing repetitions of a stage (such as the runs, or a profile) in batches of configurations. The
+    configurations of a batch run at the same time, each in a slot (cores and GPUs). A configuration has the same slot
+    in all of its repetitions. A slot whose configuration has finished or failed is kept busy with throw-away work.
 
-    Where a configuration of the batch has finished or failed, its slot is kept busy with throw-away work.
+    `took_s` maps a batch's number to the seconds of the repetitions in that batch; each repetition made here is
+    added.
     """
     relation, width = find_relation(store.record.relation), len(slots)
     total = relation.num_planned(store.record) or len(store.record.configurations)
@@ -277,12 +280,12 @@ def _note_end(
 def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
-    """Keep a slot (cores and GPUs) busy: repeat a finished repetition in a temporary folder. Return whether that
-    succeeded.
+    """Keep a slot (cores and GPUs) busy by repeating a finished repetition in a temporary folder. Return whether that
+    succeeded; False also if no configuration has finished its first repetition.
 
-    The first repetition of a configuration is repeated. The configuration is the slot's own in the present batch,
-    with index `first` + the slot's number, if its first repetition has finished; else the first configuration of
-    which that is true. Returns False where no configuration has finished its first repetition.
+    The work is the first repetition of the slot's own configuration in the present batch, which has the index `first`
+    + the slot's number. If this configuration has not finished its first repetition, the work is the first repetition
+    of the first configuration that has.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)
@@ -339,11 +342,11 @@ def _look_ahead(
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
-    """Return the estimated seconds of all repetitions that are left; None before any configuration has run.
+    """Return the estimated seconds of all repetitions that are left; None if no repetition has been made yet.
 
-    `left` has the index of a configuration for each repetition that is left. `took_s` has the seconds of each
-    configuration's earlier repetitions; their mean is the estimate for a further one. A configuration that has not
-    run yet is estimated by the mean of the others.
+    `left` has, for each repetition that is left, the index of its configuration. `took_s` maps a configuration's
+    index to the seconds of its earlier repetitions; their mean is the estimate for each further repetition. A
+    configuration without an earlier repetition is estimated by the mean of the other configurations.
     """
     means = {position: sum(times) / len(times) for position, times in took_s.items()}
     if not means:

@@ -24,9 +24,11 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
     """Yield the repetitions of configurations alternately, forwards and backwards: A B, B A, A B …
 
     Repetition k of every configuration comes before repetition k + 1 of any. A drift of the system that is linear in
-    time then affects all configurations alike. Three and more configurations are shuffled after every second
-    repetition, in the same way in every experiment. Otherwise the same configuration would always be at the turning
-    point, where its two repetitions follow each other and a burst of load can hit both.
+    time then affects all configurations alike.
+
+    Three and more configurations are put in another, shuffled order after every second repetition; the orders are the
+    same in every experiment. In an unchanged order A B C, C B A, A B C … the configurations A and C would always have
+    two repetitions in direct succession, and a single burst of load could hit both.
     """
     for repetition in range(repetitions):
         places, first = list(configurations), repetition - repetition % 2
@@ -37,11 +39,11 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Yield the repetitions of several pairs of configurations: both configurations of a pair directly after each
-    other, and repetition k of every pair before repetition k + 1 of any.
+    """Yield the repetitions of several pairs of configurations. The two configurations of a pair are measured
+    directly after each other. Repetition k of every pair comes before repetition k + 1 of any.
 
-    Configurations 2 i and 2 i + 1 are a pair, and the one that goes first alternates from repetition to repetition.
-    The pairs follow each other in the order that `turns` gives to single configurations.
+    Configurations 2 i and 2 i + 1 are a pair. Which of them goes first alternates from repetition to repetition. The
+    order of the pairs is the one that `turns` gives to single configurations.
     """
     members: dict[int, list[int]] = {}
     for configuration in configurations:

@@ -180,9 +180,10 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
 
 
 def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
-    """Make or find the dataset of one configuration of a pair; by default it is the dataset that the existing run set
-    recorded. Raises DatasetError where that dataset no longer exists, HarnessError where its folder now holds other
-    data."""
+    """Make or find the dataset of one configuration of a pair. If the configuration has the same data as the existing
+    run set, and the user gave no folder, the dataset is the one that the run set recorded. Raises DatasetError if the
+    recorded dataset no longer exists. Raises HarnessError if the folder now holds other data than the run set
+    used."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
@@ -198,11 +199,12 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
 def _autotune_sides(
     source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
 ) -> tuple[Configuration, Configuration]:
-    """Choose threads and kernels for both configurations of a pair by timing. The base keeps the choice that its run
-    set recorded, where that is still valid. Both configurations get the same choice where one is valid for both.
+    """Choose threads and kernels by timing for both configurations of a pair: the base (the existing run set's) and
+    the new one. The base keeps the choice that its run set recorded, if that choice is still valid. If one choice is
+    valid for both configurations, both get it.
 
-    Where no number of threads is given for the new configuration it gets as many as the base: otherwise the
-    comparison could show the effect of one thread more or less.
+    If no number of threads is given for the new configuration, it gets as many as the base. Otherwise the comparison
+    could show only the effect of one thread more or less.
     """
     assert base.prepared is not None and new.prepared is not None
     recorded, of_set = source.record.choice, None

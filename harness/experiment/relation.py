@@ -1,6 +1,6 @@
-"""Define what the configurations of an experiment have to do with each other (a single one, a pair, a sweep, …), and
-what differs between such experiments when they are made, resumed and shown. `find_relation` imports the module of a
-relation only when it is used."""
+"""Define the relations between the configurations of an experiment: a single one, a pair, a sweep, … A relation
+defines what differs between experiments when they are made, resumed and shown. `find_relation` imports the module of
+a relation only when the relation is used."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -105,10 +105,10 @@ class Relation(ABC):
         """Write the pages of the complete experiment in `folder`."""
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
-        """Print the result of a complete experiment in `form` (text or JSON); `problem` is the reason why `end`
-        failed.
+        """Print the result of a complete experiment in `form` (text or JSON). If the experiment's last step, `end`,
+        failed, `problem` is the reason.
 
-        Returns the command's exit code. Returns None where the relation prints nothing itself; the command line then
+        Return the command's exit code. Return None if the relation prints nothing itself; the command line then
         prints the result in the way that `reads_as` in experiment.json says.
         """
         return None

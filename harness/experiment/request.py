@@ -78,9 +78,9 @@ class Request:
     order: str = "turns"
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
-    """Name of the relation between the configurations, such as one (a single configuration), sides (a pair) or matrix
-    (a sweep), from `relation.RELATIONS` or an extension. None stands for a pair with --beside, else for the command's
-    own relation."""
+    """Name of the relation between the configurations, from `relation.RELATIONS` or an extension, such as one (a
+    single configuration), sides (a pair) or matrix (a sweep). If it is None, the relation is a pair with --beside,
+    and the command's own relation without --beside."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Spellings of options that an extension's command spells differently from the core's; the keys are the request's
     fields. A spelling is empty where the command has no such option and always gives the field the same value."""

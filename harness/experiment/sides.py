@@ -92,9 +92,9 @@ def read_source(folder: Path) -> Source:
 
 
 def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
-    """Raise HarnessError (exit 2) where hooks (user's commands) ran around the set's runs and the request neither
-    gives nor declines hooks. Commands named in a file are never started, and both configurations of a pair must have
-    the same hooks, or none."""
+    """Raise HarnessError (exit 2) if hooks (user's commands) ran around the existing run set's runs, and the user
+    neither gives these hooks again nor declines them. Both configurations of a pair must have the same hooks, or
+    none. The recorded hooks are not used without being given again: commands named in a file are never started."""
     unsaid = {
         name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
     }
@@ -162,10 +162,10 @@ def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
 
 
 def resolve_beside(request: Request, source: Source) -> RunConfig:
-    """Return the new configuration of a pair: the configuration of the benchmark that the request names, else the
-    existing run set's. Both are changed by the values that the user gives.
+    """Return the new configuration of a pair. Its benchmark is the one that the request names or, if the request
+    names none, the existing run set's. The values that the user gives are then applied.
 
-    Raises HarnessError where runs of the new configuration cannot be compared with the run set's.
+    Raises HarnessError if runs of the new configuration cannot be compared with the run set's.
     """
     base, kind = source.config, source.kind
     if request.benchmark is not None:

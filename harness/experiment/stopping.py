@@ -51,8 +51,8 @@ class Until:
     """Stop rule that adds runs one by one until the confidence interval of every mean time to train is narrow enough,
     or there are max_runs runs.
 
-    No run is added after one that did not converge: with an unknown time among the runs, no number of further runs
-    makes the mean known.
+    If a run does not converge, no more runs are added: the time to train of this run is unknown, so the mean stays
+    unknown whatever further runs give.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:

@@ -79,8 +79,8 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Keep, or record as interrupted, the repetitions of the first stage (the runs or measurements) that a crash
-        left unfinished.
+        """Settle the repetitions that a crash left unfinished: keep each one that is complete, and record every other
+        as interrupted. Only repetitions of the first stage (the runs or measurements) are settled.
 
         In an experiment of several run sets, a run set that was never locked is skipped: it cannot have unfinished
         repetitions.

@@ -24,13 +24,13 @@ from rules.temporary_folder import temporary_folder
 def measure_study(
     kind: Kind, configs: Sequence[RunConfig], request: Request, on_event: OnEvent = lambda event: None, **asked: Any
 ) -> StudyRecord:
-    """Return the study (findings and tables) that a measurement makes of one or more configurations: check these,
-    make their datasets ready, and run the measurement's job in one fresh process.
+    """Measure one or more configurations, and return the study (findings and tables). The configurations are checked
+    and their datasets made ready; the measurement's job then runs in one fresh process. The study records the
+    environment check and the load during the job; warnings of the check also go to standard error.
 
     The job is made for the first configuration. Its field `others` has the definitions and datasets of the further
-    configurations, and `asked` are other fields of the job. Raises the errors of `check` and `prepare_data`. Raises
-    HarnessError where the job fails, with the last line of the process's stderr and its exit code. The record has the
-    environment check, whose warnings go to standard error, and the load during the job.
+    configurations. `asked` are further fields of the job. Raises the errors of `kind.check` and `prepare_data`. If
+    the job fails, raises HarnessError with the last line of the process's stderr, and with its exit code.
     """
     for config in configs:
         kind.check(config.workload)

@@ -338,9 +338,9 @@ _VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = 
     "table": _show_matrix,
     "trials": _show_matrix,
 }
-"""Functions that print a complete experiment of several configurations. The key is the way in which the experiment's
-results are read (`reads_as` in experiment.json). Experiments whose relation has a `show` method of its own are
-printed by that method."""
+"""Functions that print a complete experiment of several configurations. The keys are the values of `reads_as` in
+experiment.json, which says how the experiment's results are read. An experiment's relation (pair, sweep, …) may have
+a `show` method that prints the experiment; no function from here is then used."""
 
 
 def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:

@@ -150,11 +150,11 @@ def seconds(text: str) -> float:
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Type of an option's value: a path, or the name of a run set or sweep in the results folder (its folder's name,
-    the name that --name gave it, or `latest`).
+    """Type of an option's value: a path, or the name of a run set or sweep in the results folder. The name is the
+    folder's name, the name that --name gave it, or `latest`.
 
-    A word that is neither is returned as a path, so that the command refuses it after the whole command line has been
-    parsed.
+    A word that is neither an existing path nor a name is returned as a path. The command refuses this path later, so
+    that errors in the rest of the command line are reported first.
     """
 
     name = "path"
@@ -213,10 +213,11 @@ def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path
 
 
 def refuse_unnamed(folder: Path, how: str) -> None:
-    """Raise HarnessError (exit 8) where a folder that the user did not name is a link; `how` says how to name it.
+    """Raise HarnessError (exit 8) if `folder`, which the user did not name, is a link. `how` tells the user, in the
+    message, how to name the folder.
 
-    In a stranger's folder a link may lead to a folder of the user's. The link's owner proves nothing: a link from an
-    archive belongs to the user who unpacked it.
+    In a stranger's folder a link may lead to one of the user's own folders. The link's owner does not show who made
+    it: a link unpacked from an archive belongs to the user who unpacked it.
     """
     from harness.foundation.errors import ExitCode, HarnessError
 

@@ -61,11 +61,12 @@ def request_options(
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator that adds options to a click command: one for each field of `Request` named in `members`, in
-    this order. Each option is spelled and explained as for the core's command `verb`, such as "run".
+    this order. Each option has the spelling and the help text that it has in the core's command `verb`, such as
+    "run".
 
-    For an extension's command, `verb` is the core's command that it resembles. `help` maps fields to help texts, and
-    `flags` maps fields to spellings, that replace those of the core's command. `takes` selects the kinds of
-    measurement that get options.
+    An extension's command gives as `verb` the core's command that it resembles. To differ from that command, `help`
+    maps fields to other help texts, and `flags` maps fields to other spellings. `takes` returns whether a kind of
+    measurement gets an option; None for all kinds.
     """
 
     def add(command: F) -> F:

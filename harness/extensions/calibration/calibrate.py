@@ -94,15 +94,16 @@ def plan_calibration(
     num_workers: int | None = None,
     is_quick: bool = False,
 ) -> CalibrationPlan:
-    """Plan the runs of a calibration. Defaults: 0.5, 1 and 2 times the batch size of the benchmark definition, and
-    several multiples of its learning rate.
+    """Plan the runs of a calibration. The default batch sizes are 0.5, 1 and 2 times the benchmark definition's; the
+    default learning rates are several multiples of the definition's.
 
-    A quick calibration has QUICK_RUNS runs at the batch size and learning rate of the definition, and simpler models
-    at that rate; it ignores the arguments for numbers of runs, batch sizes and learning rates.
+    A quick calibration has QUICK_RUNS runs at the definition's batch size and learning rate; simpler models are
+    trained at that learning rate, too. A quick calibration ignores the arguments for numbers of runs, batch sizes and
+    learning rates.
 
-    Raises ConfigError for a model without a reference implementation, which calibrations train, and for a definition
-    whose section [id_map] maps ids onto fewer embedding rows; DefinitionError for a benchmark whose reference
-    convergence points cannot be expressed in the unit of its logs.
+    Raises ConfigError if the model has no reference implementation, which a calibration needs for training, or if the
+    definition's section [id_map] maps ids onto fewer embedding rows. Raises DefinitionError if the benchmark's logs
+    count convergence in a unit to which epochs cannot be converted.
     """
     if REFERENCE not in entry.workload.model_spec.implementations:
         raise ConfigError(

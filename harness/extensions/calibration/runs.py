@@ -167,11 +167,12 @@ def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_
 
 
 class RunStore:
-    """Finished runs of one calibration, in a file that only grows; only the holder of the folder's lock may use it.
+    """Finished runs of one calibration, in a file to which runs are only appended. Only the holder of the folder's
+    lock may use this object.
 
-    The folder may have been made by another user: no link is followed, and lines that are no runs of a calibration
-    stay as they are. Raises HarnessError (exit 8) for anything but a regular file, and for a file that is too large
-    or damaged.
+    The folder may have been made by another user. No link is therefore followed, and lines that are not runs of a
+    calibration stay as they are. Raises HarnessError (exit 8) if the file is not a regular file, is too large, or is
+    damaged.
     """
 
     def __init__(self, folder: Path, digest: str) -> None:

@@ -26,9 +26,9 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Minimum number of seeds by which condition (a) of a good target, reliable convergence, can be shown to hold: with
-20 seeds the coefficient of variation of epochs to converge is known only to within a sixth of its value, with 40 to
-within a ninth."""
+"""Minimum number of seeds for judging condition (a) of a good target, reliable convergence. The condition limits the
+coefficient of variation of epochs to converge. With 40 seeds that coefficient is known to within a ninth of its
+value; with 20 seeds it is known only to within a sixth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
 """Minimum distance, in the benchmark's metric, of the target quality above simpler models, and of the oracle (the
@@ -115,9 +115,9 @@ def propose_target(
     baselines: Sequence[BaselineSummary],
     oracle_quality: float | None,
 ) -> Proposal:
-    """Propose the target quality, a multiple of 0.001, by the conditions (a) to (c) of a good target: on convergence,
-    on simpler models and on the oracle. Of the qualities that meet them, it is the one whose mean number of epochs to
-    converge is nearest to the middle of the range MEAN_EPOCHS.
+    """Propose a target quality that meets conditions (a) to (c) of a good target: (a) on convergence, (b) on simpler
+    models and (c) on the oracle. Candidates are multiples of 0.001. Of the candidates that meet all three conditions,
+    the one is proposed whose mean number of epochs to converge is nearest to the middle of the range MEAN_EPOCHS.
 
     `results` are those of the reference implementation at one batch size and learning rate, one per seed.
     """
@@ -196,9 +196,9 @@ def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
 
 
 def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
-    """Return the learning rate at which the most runs meet the target quality. Among rates at which equally many do,
-    it is the one whose runs meet the target after the fewest epochs on average, then the one with the better mean
-    final quality."""
+    """Return the learning rate at which the most runs meet the target quality. If several rates tie, the one is
+    returned whose runs meet the target after the fewest epochs on average. If those also tie, the one with the
+    highest mean final quality is returned."""
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]

@@ -70,11 +70,12 @@ class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=T
     space: Space
 
     def find_excess(self, point: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Return by how much a design point exceeds the array's limits: area and scratchpad as shares of the area
-        limit and of the scratchpad's size, and the number of sides of the largest tile that are no multiples of the
-        PE array's sides.
+        """Return three numbers that say how a design point exceeds the array's limits: the excess of area as a share
+        of the area limit, the excess of the largest tile's memory as a share of the scratchpad's size, and the number
+        of sides of the largest tile that are not multiples of the PE array's sides.
 
-        A point is valid if all three are at most 0. Members of `point` are numbers, or arrays that broadcast.
+        The point is valid if all three numbers are at most 0; the first two are negative below the limits. Members of
+        `point` are numbers, or arrays that broadcast.
         """
         size, (m, k, n) = point["scratchpad_bytes"], (point[name] for name in TILE)
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
@@ -89,9 +90,10 @@ class PEArray(ModelledSystem, frozen=True, kw_only=True, forbid_unknown_fields=T
         return valid
 
     def find_violations(self, point: DesignPoint) -> tuple[float, float, float]:
-        """Return by how much a design point exceeds the limits of area and of the scratchpad, as shares of the
-        limits, and the number of sides of the largest tile that are no multiples of the PE array's sides. Each number
-        is at least 0; all are 0 for a valid point."""
+        """Return three numbers that say how a design point exceeds the array's limits: the excess of area as a share
+        of the area limit, the excess of the largest tile's memory as a share of the scratchpad's size, and the number
+        of sides of the largest tile that are not multiples of the PE array's sides. A number is 0 if its limit is
+        kept."""
         area, scratchpad, num_odd = self.find_excess(point)
         return max(0.0, area), max(0.0, scratchpad), float(num_odd)
 
@@ -115,10 +117,11 @@ def find_space(name: str) -> PEArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A loop nest of a training step, done `num` times: a product [m, k] x [k, n], or m sums of k looked-up rows of n
-    values.
+    """A loop nest of a training step, done `num` times, with its tilings. The loop nest is a product [m, k] x [k, n],
+    or m sums of k looked-up rows of n values.
 
-    Its tilings are all tiles that divide the extents m, k and n, each in the loop order with the least DRAM traffic.
+    A tiling cuts the loop nest into equal tiles, whose sides divide the extents m, k and n. Each tiling has the loop
+    order with the least DRAM traffic.
     """
 
     name: str
@@ -173,14 +176,17 @@ def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], 
 
 
 def model_nest(nest: Nest, point: DesignPoint, array: PEArray) -> tuple[Floats, Floats, Floats]:
-    """Return cycles, seconds and joules of a loop nest in each of its tilings [tilings]; seconds and joules are
-    infinite where a tile does not fit.
+    """Return the cycles, seconds and joules of a loop nest in each of its tilings [tilings]. If a tile does not fit
+    the scratchpad or exceeds the largest tile, seconds and joules are infinite; cycles stay finite.
 
-    PEs keep results, and a fold of a tile over them takes 2 rows + columns + k - 2 cycles (output stationary:
-    SCALE-Sim, Samajdar et al., ISPASS 2020). Computing and DRAM traffic overlap: seconds are the longer of the two,
-    and the scratchpad holds the present tile of each tensor and the next one. All DRAM traffic passes the scratchpad,
-    which is read for each fold, and read and written for each result. An addition takes as much energy as a
-    multiply-add. Cycles are finite also where a tile does not fit.
+    Cycles: the dataflow is output stationary, so each PE keeps its result. A tile is computed in folds of the PE
+    array's size; a fold takes 2 rows + columns + k - 2 cycles (SCALE-Sim, Samajdar et al., ISPASS 2020).
+
+    Seconds: computing and DRAM traffic overlap, and the longer of the two counts. The scratchpad therefore holds two
+    tiles of each tensor: the present one and the next one.
+
+    Joules: all DRAM traffic passes the scratchpad. The scratchpad is also read for each fold, and read and written
+    for each result. An addition takes as much energy as a multiply-add.
     """
     tiles, rows, columns = nest.tiles, point["rows"], point["columns"]
     folds = np.ceil(tiles / np.array([[rows], [np.inf], [columns]]))

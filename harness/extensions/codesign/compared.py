@@ -73,10 +73,11 @@ def compare_methods(
 
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say how far above the optimum (or the best design found) each method's median design is, and by what share the
-    median design of the first method is below the hand-made design in latency, energy or their product. A sign test
-    tells whether the first method is better than each of the others; if the first method is a Gaussian process,
-    published savings are named, too."""
+    """Say how good each search method's median design is. The sentence gives the distance of each median design above
+    the optimum; if the optimum is unknown, above the best design found. It also says by what share the first method's
+    median design is below the hand-made design in latency, energy or their product. A sign test tells whether the
+    first method is better than each of the others. If the first method is a Gaussian process, published savings are
+    added."""
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all searches"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])

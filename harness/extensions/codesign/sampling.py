@@ -1,7 +1,7 @@
 """Search a design space that is too large to be modelled whole: at random, by NSGA-II or by a Gaussian process.
 
-Whether a point is valid is known without modelling it, so only valid points are ever modelled, and an invalid
-proposal is no trial.
+Only valid points are modelled and count as trials. Whether a point is valid (within the array's limits) is known
+without modelling it, so an invalid proposal is dropped at no cost.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -83,11 +83,11 @@ def search(
 def search_all(
     problem: DesignProblem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int
 ) -> DesignOutcomes:
-    """Search hardware with the hand-made design's tile, then the tile for the hardware found, then both together;
-    return all outcomes.
+    """Search hardware with the hand-made design's tile, then the tile for the hardware found, then hardware and tile
+    together; return all outcomes.
 
-    The search of both together is left out where `modes` lacks 'joint' and the space is too large to try all of its
-    points.
+    The search of hardware and tile together is left out if `modes` lacks 'joint' and the space is too large to try
+    all of its points.
     """
     space = asdict(problem.array.space)
 

@@ -98,15 +98,17 @@ def space_study(
     num_seeds: int = 10,
     again: str = "dlrmbench codesign",
 ) -> StudyRecord:
-    """Search hardware and then the largest tile (mode `separate`), and then, starting from the designs found,
-    hardware and tile together (mode `joint`); return the study.
+    """Search for the best accelerator designs of a training step; return the study. Mode `separate` searches hardware
+    first and then the largest tile. Mode `joint` starts from the designs found, and searches hardware and tile
+    together.
 
-    A space that takes more than about a minute to try whole is searched in `num_trials` valid points. The search uses
-    the first of `methods`; where none is given, `gp`, or `nsga2` for more than MOST_BY_GP points. All of `methods`
-    are also compared, in `num_trials` points with each of `num_seeds` seeds. `again` is the command line of this
-    study without --trials, for the advice on what to run next. Raises ConfigError for a benchmark without products
-    and lookups; HarnessError where optuna is missing, or where `num_trials` are too few or too many for one of
-    `methods`.
+    A space that takes at most about a minute is tried whole. In a larger space, `num_trials` valid points are tried
+    by the first of `methods`. If `methods` is empty, the method is `gp`, or `nsga2` if `num_trials` exceeds
+    MOST_BY_GP. If `methods` are given, all of them are also compared, each in `num_trials` points with each of
+    `num_seeds` seeds. `again` is the command line of this study without --trials, for the advice on what to run next.
+
+    Raises ConfigError if the benchmark has neither matrix products nor lookups. Raises HarnessError if optuna is
+    missing, or if `num_trials` is too small or too large for one of `methods`.
     """
     refuse_num_trials(methods, num_trials)
     workload, space = config.workload, asdict(array.space)

@@ -47,9 +47,14 @@ def answer(searched: DesignOutcomes, modes: Sequence[Mode]) -> str:
 
 
 def say_gain(mode: Mode, searched: DesignOutcomes) -> list[str]:
-    """Say what a mode of search found, in one finding or two. The first has the best design in the first objective,
-    this design's distance from the optimum, and the numbers of points tried. The second, where energy is minimised,
-    has the energy of this design, and the design of least energy-delay product."""
+    """Say what a mode of search found, in one finding or two.
+
+    The first finding is on the best design in the first objective: its latency or energy, its distance from the
+    optimum, and the numbers of points tried. For mode `joint` the first finding also compares latency with mode
+    `separate`. The second finding exists only if energy is an objective. It compares the same design's energy and
+    energy-delay product with the baseline's; if another design has the least energy-delay product, that design is
+    named, too.
+    """
     objectives, by_hand, best = searched.problem.objectives, searched.by_hand, searched.best
     first, name = find_best(best[mode], objectives), MODE_NAMES[mode]
     is_timed = "latency_s" in objectives

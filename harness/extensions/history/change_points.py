@@ -1,17 +1,19 @@
-"""Find where the mean of a series of measured values changed, telling steps from drift and trends by their
+"""Find where the mean of a series of measured values changed. Steps are told from drift and trends by comparing
 likelihoods.
 
-Three explanations of a series are compared: steps between levels with independent noise; one level, with correlation
-between neighbouring sets (an AR(1), each of CORRELATIONS as likely as another); and a steady trend. Steps are found
-if their likelihood passes two limits. One is the mean likelihood of all explanations without a step, each as likely
-as another. The other is a third of the trend's likelihood: a trend has a prior probability of one third.
+Three explanations of a series are compared: steps between levels with independent noise; one level with correlation
+between neighbouring values (an AR(1) process, each correlation in CORRELATIONS as likely as another); and a steady
+trend. Steps are found if their likelihood exceeds two limits. The first limit is the mean likelihood of all
+explanations without a step, each as likely as another. The second limit is a third of the trend's likelihood, since
+the trend has a prior probability of one third.
 
-Each likelihood is integrated over the level, over the sizes of steps and slopes in units of the noise, and over the
-noise, whose logarithm is uniform (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). Steps are at the best of
-all places (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"), each choice of
-places as likely as another. The number of steps is the one of highest log likelihood, less a `penalty` for each step.
-Shi, Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series
-data", compare tests where neighbours are correlated.
+Each likelihood is integrated over three unknowns: the level, the sizes of steps and slopes in units of the noise, and
+the noise. The prior of the noise is uniform in its logarithm (Jeffreys' prior; Kass and Raftery 1995, "Bayes
+factors"). For each number of steps, the best places are used (Jackson et al. 2005, "An algorithm for optimal
+partitioning of data on an interval"); all choices of places have the same prior probability. The number of steps is
+the one with the highest log likelihood, less a `penalty` for each step. Shi, Gallagher, Lund and Killick 2022, "A
+comparison of single and multiple changepoint techniques for time series data", compare tests for series whose
+neighbouring values are correlated.
 
 The penalty was chosen by the rates of false and of missed changes, which are simulated in
 tests/extensions/history/test_change_points.py.
@@ -43,9 +45,10 @@ _ROUNDING = 1e-9
 class Changes:
     """Changes found in a series of values, or the reason why the series is not judged.
 
-    `places` are the indices of the first value after each change, rising. `is_trend`: the series rises or falls
-    steadily. `is_correlated`: neighbouring values are correlated, which may be all that looks like a change.
-    `is_too_short`: fewer than SHORTEST values.
+    `places` are, in rising order, the indices of the first value after each change. `is_trend` is True if the series
+    has no change but rises or falls steadily. `is_correlated` is True if the series has no change, but would seem to
+    have one if neighbouring values were taken for independent. `is_too_short` is True if the series has fewer than
+    SHORTEST values.
     """
 
     places: tuple[int, ...] = ()
@@ -55,10 +58,11 @@ class Changes:
 
 
 def penalty(number: int, num_series: int = 1) -> float:
-    """Return the gain in log likelihood that each change must bring to be shown, in a series of `number` values.
+    """Return the gain in log likelihood by which each change must improve the explanation of a series of `number`
+    values; smaller changes are not shown.
 
-    Where a page has more than four series, log(`num_series` / 4) is added, since more series show more chance
-    changes.
+    If a page has more than four series, log(`num_series` / 4) is added, since with more series more changes appear by
+    chance.
     """
     alone = min(0.18 * number + 0.59, 4.8) if number >= 12 else 4.5
     return alone + log(max(num_series / 4.0, 1.0))
