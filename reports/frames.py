@@ -40,11 +40,11 @@ class Frames:
     """Data frames of the results found at some paths. Units are in column names, or in the column `unit`. A missing
     value is pandas' missing value, never 0.
 
-    `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
-    per place at which a rule is broken, `measurements` per process of a measurement such as throughput. `details`
-    maps names to tables of a single kind of measurement; each table is also an attribute of that name. Dtypes do not
-    depend on the data, even without rows. `problems` are sentences about files that could not be used, and about
-    result directories of MLPerf's other benchmarks, which have no row.
+    `sets` has a row per result set. `runs` has a row per run or unfinished attempt. `evaluations` has a row per
+    evaluation. `findings` has a row per place at which a rule is broken. `measurements` has a row per process of a
+    measurement, such as of throughput. `details` maps names to tables of a single kind of measurement; each table is
+    also an attribute of that name. Dtypes do not depend on the data, even without rows. `problems` are sentences
+    about files that could not be used, and about result directories of MLPerf's other benchmarks, which have no row.
     """
 
     sets: pd.DataFrame
@@ -111,11 +111,11 @@ def compare(
     base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
     """Compare each result of `news` with the baseline `base`. Return a data frame with a row per compared quantity
-    (such as the time to train or the throughput), with ratio or difference, interval and verdict.
+    (such as the time to train or the throughput). A row has the ratio or difference, its interval, and the verdict.
 
     `min_effect` is the smallest difference of interest, by default 0.03 for times and 0.001 for AUC. Raises
-    InputError if a path holds no results, if `base` holds several sets, or if one of `news` has another benchmark,
-    target, dataset or division than `base`.
+    InputError if a path holds no results, or if `base` holds several sets. Raises InputError also if one of `news`
+    differs from `base` in benchmark, target, dataset or division.
     """
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
     context = context_of([first, *others])

@@ -14,11 +14,11 @@ _NAME, _LOCK, _FILES = "dlrmbench-", "lock", "files"
 
 @contextmanager
 def temporary_folder(what: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield an empty temporary folder in TMPDIR, or a hidden one in the folder `parent`. Afterwards remove it, as far
-    as possible.
+    """Yield an empty temporary folder in TMPDIR, or a hidden one in the folder `parent` if this is given. Remove the
+    folder afterwards, as far as possible.
 
-    The process holds a lock file beside the temporary folder while it lives. Folders whose lock no process holds were
-    left by killed processes, and are removed first. Raises OSError if no folder can be made.
+    First remove the temporary folders that killed processes left. They are recognised by their lock files: a living
+    process holds the lock file beside its temporary folder. Raises OSError if no folder can be made.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     prefix = _NAME if parent is None else f".{_NAME}"

@@ -24,9 +24,10 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """Bar of the time to train, or of a quantity that determines this time, such as throughput. The bar shows the
-    ratio by which the quantity changes the time against the baseline (above 1: slower than the baseline), and both
-    ends of the ratio's interval. Each is None where it is unknown."""
+    """Bar in a chart of ratios to the baseline: the time to train, or a factor of it, such as throughput.
+    `time_ratio` is the time to train divided by the baseline's, or the part of this ratio that the factor causes; a
+    value above 1 means slower than the baseline. `low` and `high` are the ends of its interval. Each number is None
+    where it is unknown."""
 
     name: str
     time_ratio: float | None
@@ -39,9 +40,9 @@ class FactorBar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorPanel:
-    """Panel of a chart of ratios to the baseline. It shows one configuration, with a bar for the time to train and
-    one for each of its factors, such as throughput; or many configurations, with a bar for the time to train of
-    each."""
+    """Panel of a chart of ratios to the baseline. A panel of one configuration has a bar for the time to train and
+    one for each factor of this time, such as throughput. A panel of many configurations has only a bar for the time
+    to train of each."""
 
     label: str
     bars: tuple[FactorBar, ...]

@@ -1,6 +1,6 @@
 """Draws the chart of epochs to converge over batch size: reference convergence points (RCPs) and measured results.
 
-If there are several results, but no more than MOST_NUMBERED, their marks have numbers that the legend explains.
+Several results are numbered, and the legend explains the numbers. More than MOST_NUMBERED results have no numbers.
 Results whose marks would overlap stand side by side.
 """
 

@@ -1,8 +1,8 @@
-"""SVG writer of the charts: escaped elements, scales, ticks and the marks that charts share.
+"""Writes the SVG of charts: escaped elements, scales, ticks and the marks that charts share.
 
-Charts carry CSS classes and no colours: the style sheet has the palette, so one drawing does for light and dark
-themes, forced colours and print. No `style` attribute is written, because the page's content security policy
-forbids it.
+Elements have CSS classes and no colours. The style sheet has the palette, so one drawing serves light and dark
+themes, forced colours and print. No `style` attribute is written, because the page's content security policy forbids
+it.
 """
 
 import math
@@ -236,10 +236,10 @@ class LogScale(Scale):
 
 
 def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
-    """Return the scale from values to positions between `start` and `stop` px. The scale holds all values with some
-    room, and is logarithmic where values differ by a factor of 8 or more.
+    """Return the scale from values to positions between `start` and `stop` px. All values fit on the scale, with some
+    room at both ends. It is logarithmic where values differ by a factor of 8 or more, else linear.
 
-    Without `is_ratio`, the scale is always linear: only differences of the quantity have a meaning.
+    Without `is_ratio`, the scale is always linear, because ratios of the values have no meaning.
     """
     if not values:
         return Scale(0.0, 1.0, start, stop)

@@ -51,9 +51,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Curve of one run in an x-y chart: its points in order, and how the run ended. The curve ends in a cross if the
-    run's `fate` is 'failed', and in a dot for any other fate. If `fate` is '', a dot is drawn only for a curve of a
-    single point."""
+    """Curve of one run in an x-y chart: its points in order, and how the run ended (`fate`). The curve ends in a
+    cross if `fate` is 'failed', and in a dot for any other text. If `fate` is '', the curve has no mark at its end,
+    except that a curve of a single point is drawn as a dot."""
 
     hue: int
     points: tuple[Place, ...]
@@ -74,10 +74,10 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """Panel of an x-y chart: one pair of axes, and marks. The marks are drawn from back to front in this order:
-    `lines` (outlines of bands among them), each with the CSS class of its path; the horizontal line of the target;
-    the `curves` of runs (only in a chart of one panel); the `series` of dots; the marks that the function `over`
-    makes from both scales."""
+    """Panel of an x-y chart: one pair of axes, and the marks in it. The marks are drawn from back to front, in this
+    order. `lines` are curves and outlines of bands, each with the CSS class of its path. `target` is the y value of a
+    horizontal line. `curves` are those of runs, only in a chart of one panel. `series` are dots. `over` is a function
+    that makes the last marks from the x and y scales."""
 
     x: ChartAxis
     y: ChartAxis
@@ -192,9 +192,9 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw the curves of a panel. Curves are stored once: the narrow drawing refers to the curves of the wide drawing
-    and squeezes them to its width. Where the figure `same_as` has equal curves, both drawings refer to that
-    figure."""
+    """Draw the curves of a panel. The wide drawing of a figure holds the curves. The narrow drawing does not repeat
+    them: it refers to the wide drawing's curves and squeezes them to its own width. If `same_as` is given, it is the
+    id of a figure with equal curves, and both drawings refer to that figure's curves."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:
@@ -208,9 +208,9 @@ def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, sa
 
 
 def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
-    """Draw the curves of runs, grouped by colour, with a dot at the end of each run that did not fail. All dots of
-    one colour are round line caps of a single SVG path, which stay round where the narrow drawing squeezes the
-    curves."""
+    """Draw the curves of runs, grouped by colour, with a dot at the end of each run that did not fail. The dots of
+    one colour are a single SVG path with round line caps, because line caps stay round where the narrow drawing
+    squeezes the curves; circles would become ellipses."""
     by_hue: dict[int, list[Curve]] = {}
     for curve in curves:
         if curve.points:

@@ -1,9 +1,9 @@
 """Ranks a result among the published results of MLPerf's rounds: by minutes to train, and by accelerator-minutes.
 
-MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only results of
-official benchmarks are ranked. Minutes are scores: times normalised by reference convergence points.
-Accelerator-minutes are the minutes times the number of accelerators, a derived quantity that no rule defines. The
-larger a system, the more accelerator-minutes a result takes.
+Only results of official benchmarks are ranked, because MLPerf results may be compared with MLPerf results alone
+(MLCommons' Results Messaging Guidelines). Minutes are scores: times normalised by reference convergence points.
+Accelerator-minutes are the minutes times the number of accelerators. No rule defines this quantity. Larger systems
+usually take more accelerator-minutes for the same benchmark.
 """
 
 from collections.abc import Sequence

@@ -91,11 +91,12 @@ PROCESSOR = "processor"
 
 
 def systems_differ(base: Result, new: Result) -> bool:
-    """Return whether two results were measured on different systems, by their MLPerf system descriptions if both have
-    one.
+    """Return whether two results were measured on different systems.
 
-    A result of a reference system is on another system than all others. Results are also on different systems if the
-    family and model numbers of their processors differ: a virtual machine may hide the processor's name.
+    They are on different systems if only one of them is of a reference system, or if they are of two reference
+    systems. They are also on different systems if the family and model numbers of their processors differ; numbers
+    are compared because a virtual machine may hide the processor's name. Otherwise the MLPerf system descriptions
+    decide if both results have one, and the systems' names if not.
     """
     numbers = {str(side.asked.environment.get("processor")) for side in (base, new) if side.asked} - {"None"}
     if system_of(base) != system_of(new) or len(numbers) > 1:

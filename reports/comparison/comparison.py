@@ -1,9 +1,10 @@
-"""Compares two configurations in the time to train and in the factors that make it up (samples to converge,
-throughput, overhead), each with its uncertainty and verdict.
+"""Compares two configurations in the time to train and in its factors (samples to converge, throughput, overhead),
+each with its uncertainty and verdict.
 
-Per run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead), where overhead is the time
-to train divided by the time inside training. For each factor, the means of its logarithms over converged runs are
-subtracted; these differences add up exactly to that of the time to train. The run is the unit of analysis.
+For each run, log(time to train) = log(samples to converge) - log(throughput) + log(overhead). Overhead is the time to
+train divided by the time inside training. A factor's effect is the difference between both configurations' means of
+its logarithm over converged runs. The effects of the factors add up exactly to the difference in the logarithm of the
+time to train. The run is the unit of analysis.
 """
 
 import dataclasses
@@ -220,9 +221,9 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
 def _factor(
     name: str, pairing: Pairing, settings: _Settings, tolerance: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
-    """Return one compared quantity with both results' values, without a verdict, and the difference between the
-    results. The difference is None where it is unknown. For a factor of the time to train (such as throughput), the
-    difference is the factor's effect on the logarithm of that time."""
+    """Return one compared quantity with the values of both results, and the difference between the results. The
+    quantity has no verdict yet. The difference is None where it is unknown. For a factor of the time to train (such
+    as throughput), the difference is the factor's effect on the logarithm of the time to train."""
     base, new = pairing.compared(name)
     kind = factor_of(name)
     factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
@@ -296,13 +297,14 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
-    """Return whether the new result is a regression: slower in time to train, or worse. Where this is inconclusive,
-    the result is a regression if it is slower in a factor (convergence, throughput, overhead), and neither
-    convergence nor throughput is faster.
+    """Return whether the new result is a regression: slower in time to train, or worse in the measured quantity. If
+    the verdict is inconclusive, the factors of the time (convergence, throughput, overhead) decide. The result is
+    then a regression if one factor is slower, and neither convergence nor throughput is faster.
 
-    Overhead is a share of the training time, so it falls when steps get slower. A smaller share therefore does not
-    make up for another slower factor. If only the overhead is slower, faster steps may make up for it: the result is
-    a regression unless throughput and overhead together save time.
+    A smaller overhead does not make up for another slower factor: overhead is a share of the training time, so it
+    falls whenever steps get slower. If only the overhead is slower, it is compared with the throughput, since
+    overhead also rises when steps get faster. The result is then a regression unless throughput and overhead together
+    save time.
     """
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")
@@ -314,12 +316,13 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 
 
 def _excludes_regression(draft: _Draft) -> bool:
-    """Return whether the new result is shown not to be slower, or worse, by as much as the smallest effect of
-    interest (non-inferiority test).
+    """Return whether a regression is excluded: the new result is shown not to be slower, or worse, by as much as the
+    smallest effect of interest (non-inferiority test).
 
-    The end of a one-sided interval decides, at the requested confidence. It is not adjusted for multiple tests,
-    because each of several comparisons has to pass. Drift widens the interval. A regression is never excluded where
-    drift is assumed and not measured, or where too many runs failed.
+    One end of a one-sided interval decides, at the requested confidence. The confidence is not adjusted for multiple
+    tests, because every one of several comparisons has to pass. The drift tolerance widens the interval. A regression
+    is never excluded where the drift tolerance is assumed instead of measured, or where more runs failed to converge
+    than scoring may drop.
     """
     difference, name = draft.differences[0], draft.comparison.factors[0].name
     is_assumed = draft.tolerance is not None and drifts(name) and not draft.tolerance.sets
@@ -331,11 +334,12 @@ def _excludes_regression(draft: _Draft) -> bool:
 
 def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
     """Return how many pairs of runs, made alternately, should suffice to exclude a regression in the time to train
-    (or the measured quantity). For results measured one after the other, a second number is for the throughput. None
-    stands for more than 1,000 pairs.
+    (or in the measured quantity). None stands for more than 1,000 pairs. If the results were measured one after the
+    other, a second number is for excluding a regression in throughput.
 
-    The true difference is assumed to equal the measured one. For results measured one after the other, it is assumed
-    to be zero, since their measured difference includes drift.
+    For results that were measured alternately, the true difference is assumed to equal the measured one. For results
+    measured one after the other, the true difference is assumed to be zero, since their measured difference includes
+    drift.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)
@@ -397,9 +401,9 @@ def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
 
 
 def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
-    """Return the comparison in one quantity; its verdict becomes inconclusive where failed runs may have caused it.
-    This is a verdict on the time to train or the samples to converge that favours a result in which more runs failed
-    to converge than scoring may drop."""
+    """Return the comparison in one quantity, with an inconclusive verdict where failed runs may have caused the
+    verdict. This is so if the verdict favours a result in which more runs failed to converge than scoring may drop.
+    Only verdicts on the time to train and on the samples to converge are changed."""
     favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor

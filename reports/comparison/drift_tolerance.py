@@ -27,16 +27,16 @@ SET_OFFSET = 0.08
 """Deviation of a whole result set's mean speed from its machine's long-run mean speed: the standard deviation, as a
 fraction of the long-run speed. It is the largest seen so far."""
 REFERENCE_DRIFT = 0.3
-"""Drift tolerance between a reference system and another system, as a fraction. The reference system was measured on
-another machine, months before. The mean speed of each result set is assumed to deviate by a standard deviation of 8 %
-(SET_OFFSET). In one of fifty cases, two sets then differ by more than 2.33 x sqrt(2) x 8 % = 26 % on the logarithmic
-scale, a factor of 1.3."""
+"""Drift tolerance, as a fraction, between a reference system and another system. It is wide, because the reference
+system was measured on another machine, months before. The mean speed of each of the two result sets is assumed to
+deviate with a standard deviation of 8 % (SET_OFFSET). In one of fifty cases, the speeds then differ by more than 2.33
+x sqrt(2) x 8 % = 26 % on the logarithmic scale, which is a factor of 1.3."""
 _OF_REFERENCE = "assumed, as the reference system was measured elsewhere, and each set may be off by up to 8 %"
 _ASSUMED = f"assumed, as fewer than {MIN_SETS} sets of one configuration and code were found"
 DRIFT_REACH = 2.0
 """Deviation that drift may cause in the mean speed of a whole result set, as a multiple of the standard deviation of
-its single runs' speeds. Where runs of one set differ much, noise is slow and affects neighbouring runs alike, so that
-averaging over runs does not remove it."""
+the set's single runs in speed. A large standard deviation of single runs is a sign of slow noise. Slow noise affects
+neighbouring runs alike, so that averaging over runs does not remove it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +48,10 @@ class Repeats:
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """Return the groups of repeated result sets that have the configuration of either of two results; or all
-        groups that the user named.
+        """Return the groups of repeated result sets that have the configuration of one of two results. If the user
+        named the sets, return all their groups. Groups of fewer than MIN_SETS sets are left out.
 
-        Return no groups for two results on different systems if one of these is a reference system.
+        If one of the two results is of a reference system and the other is not, return no groups.
         """
         if system_of(base) != system_of(new):
             return NO_REPEATS
@@ -85,11 +85,11 @@ class Repeats:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftTolerance:
-    """Drift tolerance of each compared quantity (such as throughput), as a difference of logarithms, and names of the
-    repeated result sets, `sets`, from which it was measured.
+    """Drift tolerance of each compared quantity (such as throughput): the difference of logarithms that drift of a
+    system may cause. `sets` names the repeated result sets from which it was measured.
 
-    Without sets nothing is measured, and ASSUMED_DRIFT holds for every quantity. `words` says briefly where the
-    tolerance comes from.
+    If `sets` is empty, the tolerance is assumed instead of measured, by default as ASSUMED_DRIFT for every quantity.
+    `words` says briefly where the tolerance comes from.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -112,13 +112,14 @@ def drifts(name: str) -> bool:
 
 
 def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
-    """Measure the drift tolerance of each compared quantity: in 98 of 100 cases, two more result sets of one
-    configuration would differ by less than the tolerance.
+    """Measure the drift tolerance of each compared quantity. Two further result sets of one configuration would
+    differ by less than this tolerance in 98 of 100 cases.
 
-    The sets are in groups of equal configuration; groups of fewer than MIN_SETS are left out. The standard deviation
-    s of the sets' means is pooled over groups. The tolerance is t(0.99, degrees of freedom) x sqrt(2) x s, with k - 1
-    degrees of freedom for each group of k sets. It is at least LEAST_DRIFT, and at least the largest difference of
-    two sets in one group: one set after a sudden change of speed counts as much as many before.
+    The tolerance is measured from result sets in groups of equal configuration; groups of fewer than MIN_SETS are
+    left out. It is t(0.99, degrees of freedom) x sqrt(2) x s, where s is the standard deviation of the sets' means,
+    pooled over groups. A group of k sets has k - 1 degrees of freedom. The tolerance is at least LEAST_DRIFT. It is
+    also at least the largest difference between two sets of one group, because s hardly shows a sudden change of
+    speed before the last of many sets.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}
@@ -145,11 +146,12 @@ class DriftTolerances:
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """Return the drift tolerance between two results of one kind of measurement. It is computed from result sets
-        that repeat the configuration of either result and were measured both before and after the two results.
+        """Return the drift tolerance between two results of one kind of measurement. It is computed from repeated
+        result sets: they have the configuration of one of the two results, and were measured both before and after
+        the two results.
 
-        Where no such sets are known, the tolerance is assumed. It is assumed, and wider, where one of the two results
-        is of a reference system.
+        Where there are too few of these sets, the tolerance is assumed to be ASSUMED_DRIFT. If one of the two results
+        is of a reference system and the other is not, it is assumed to be REFERENCE_DRIFT, which is wider.
         """
         if system_of(base) != system_of(new):
             width = math.log1p(REFERENCE_DRIFT)
@@ -166,9 +168,9 @@ class DriftTolerances:
 
 
 def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
-    """Return the start and the end of each result's measurement, in ms since 1970. If start and end of a result are
-    unknown, the time at which its run set was created stands for both. Return an empty list if one of the results has
-    none of these times."""
+    """Return the start and the end of each result's measurement, in ms since 1970. If both are unknown for a result,
+    the time at which its run set was created stands for both. Return an empty list if this time is unknown as well
+    for any of the results."""
     found = []
     for side in sides:
         known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
@@ -182,8 +184,8 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
 
 def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
     """Return the mean logarithm of a compared quantity over the runs of a result set; None where a run's value is
-    unknown. For the time to train, return the mean logarithm of the time per sample: drift changes the speed and not
-    the number of samples."""
+    unknown. For the time to train, return the mean logarithm of the time per sample instead, because drift of the
+    system changes the speed but not the number of samples."""
     if name != "time_to_train":
         values = compared_values(samples, name)
         return None if values is None else float(values.mean())
@@ -193,8 +195,8 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
 
 def width_for(name: str, tolerance: DriftTolerance, pairing: Pairing) -> float:
     """Return the drift tolerance (a difference of logarithms) of a compared quantity between two results. It is the
-    given `tolerance` or, if larger, DRIFT_REACH times the standard deviation of single runs' speeds, pooled over both
-    results."""
+    larger of two values: the given `tolerance`, and DRIFT_REACH times the standard deviation of single runs' speeds,
+    pooled over both results."""
     return max(tolerance.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
 
@@ -221,11 +223,11 @@ def far_words(tolerance: float) -> str:
 
 
 def drift_source(sets: Sequence[str], words: str = "") -> str:
-    """Return the source of a drift tolerance in words: '98 % prediction interval, at least 5 %, from 3 sets: a, b,
+    """Return in words where a drift tolerance comes from: '98 % prediction interval, at least 5 %, from 3 sets: a, b,
     c'.
 
-    `words` are the tolerance's own words (DriftTolerance.words). `sets` are the names of the repeated result sets; it
-    is empty where the drift is assumed.
+    `words` is the short text of the tolerance (DriftTolerance.words). `sets` are the names of the repeated result
+    sets from which the tolerance was measured; it is empty where the tolerance is assumed.
     """
     if not sets:
         return words or _ASSUMED

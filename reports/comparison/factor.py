@@ -12,11 +12,11 @@ from rules.records.kinds import find_record_type
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factor:
-    """Quantity in which two results are compared. `cause` is its name where it is given as the cause of a difference;
-    `show` formats a value with its unit.
+    """Quantity in which two results are compared, such as the throughput. `cause` is the quantity's name in sentences
+    that give it as the cause of a difference. `show` formats a value with its unit.
 
-    `sign` is -1 where a larger value means less time. The difference between the results is multiplied by `sign`:
-    `more` is the verdict where the product is positive, `less` where it is negative.
+    `sign` is -1 where a larger value means less time. The difference between the results is multiplied by `sign`. The
+    verdict is `more` where the product is positive, and `less` where it is negative.
     """
 
     unit: str

@@ -23,18 +23,18 @@ MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
 def find_tolerances(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
-    """Return a drift tolerance for each result in `sides`: between the result and a set of the same configuration
-    measured at another time. It is computed from repeated result sets: `repeats` if given, else sets found in the
-    results' folders."""
+    """Return one drift tolerance for each result in `sides`: the difference that drift may cause between the result
+    and another set of the same configuration, measured at another time. The tolerances are computed from the repeated
+    result sets in `repeats`. If this is None, repeated sets are searched for in the folders where the results lie."""
     known, tolerances = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(tolerances.of(side, side, known) for side in sides)
 
 
 def noise_of_runs(result: Result, tolerance: DriftTolerance) -> Noise:
     """Return the noise of a result's runs that train to a target quality: the share of each factor (such as
-    throughput) in the variance of the time to train, and the detectable differences.
+    throughput) in the variance of the time to train, and the smallest differences that a comparison would detect.
 
-    `tolerance` is the drift tolerance; a larger one is assumed for a set whose speed varies much between its runs.
+    `tolerance` is the drift tolerance. Where the runs of the set differ much in speed, a larger tolerance is assumed.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
     tolerances = {name: fraction_from(max(tolerance.width(name), own)) for name in ("time_to_train", "throughput")}

@@ -77,8 +77,9 @@ class Pairing:
     def is_interleaved(self) -> bool:
         """Whether two results' runs were made alternately (A/B), so that drift of the system affects both alike.
 
-        Start times decide. Where they are missing, the record decides of the sweep or pair in which the measurements
-        were made. False for results of two systems, which drift independently even at the same time.
+        The runs' start times decide. If a start time is missing, the record of the sweep or A/B pair that made the
+        runs decides. False for results of two systems, since two systems drift independently even if they are
+        measured at the same time.
         """
         if self.is_cross_system:
             return False
@@ -133,12 +134,12 @@ class Pairing:
         )
 
     def step(self, factor: str) -> float:
-        """Return the resolution, as a fraction, of two results' values in a compared quantity, such as the distance
-        between evaluations: the coarser of both results' resolutions. Tests assume at least the spread of values that
-        this resolution implies.
+        """Return the resolution of a compared quantity, as a fraction: the coarser one of the two results'
+        resolutions. For example, the distance between evaluations limits the resolution of the samples to converge.
+        Tests assume that values spread by at least what the resolution implies.
 
-        Where the runs of every pair converge identically, their samples to converge are exact, so the time to train
-        has only the clock's resolution.
+        If both runs of every pair converge identically, there is no such rounding: the samples to converge have the
+        resolution 0, and the time to train has only the clock's resolution.
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")

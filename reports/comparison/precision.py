@@ -26,11 +26,11 @@ runs."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleSize:
-    """Number of runs per configuration (or of pairs) with which a verdict is reached with 80 % power, if the true
-    difference is as measured.
+    """Number of runs per configuration, or of pairs, that a verdict needs with 80 % power, if the true difference is
+    as measured.
 
-    `number` is for the spread as measured. `low` and `high` are for the smallest and the largest spread that the
-    measured runs are compatible with; `high` is None if more than MAX_RUNS may be needed.
+    `number` assumes the spread as measured. `low` and `high` assume the smallest and the largest spread that is
+    compatible with the measured runs. `high` is None if more than MAX_RUNS may be needed.
     """
 
     number: int
@@ -42,12 +42,12 @@ def runs_needed(
     difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
 ) -> SampleSize | None:
     """Return how many runs a verdict on a difference needs; None if it needs more than 1,000, or if no number is
-    enough.
+    enough. No number may be enough, because more runs do not narrow the drift tolerance.
 
-    `margin` is the smallest effect of interest, on the scale of the differences. Where the true difference is at
-    least `margin`, a verdict needs an interval that excludes zero, and a measured difference of at least `margin`.
-    Where the true difference is smaller, a verdict needs an interval that lies within the margin. More runs do not
-    narrow the drift tolerance.
+    The true difference is taken to be as measured. `margin` is the smallest effect of interest, on the scale of the
+    differences. If the difference is at least `margin`, the verdict needs an interval that excludes zero, and a
+    measured difference of at least `margin`. If it is smaller, the verdict needs an interval that lies within the
+    margin.
     """
     size, degrees = abs(float(difference.mean)), float(difference.degrees)
     tail, tolerance, spread = within_level or level / 2, float(difference.tolerance), _spread(difference, pairing)

@@ -20,8 +20,8 @@ RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 class FactorValues(Row, kw_only=True, frozen=True):
     """Comparison of a new result with the baseline in one quantity: the time to train, one of its factors (such as
-    throughput), or the quantity of a measurement. Values are in `unit`. They are geometric means, or arithmetic means
-    if differences are compared instead of ratios.
+    throughput), or the quantity of a measurement. Both results' values are means, in `unit`: geometric means where
+    ratios are compared, and arithmetic means where differences are compared.
 
     `p_value`, `permutation_p` and `cliffs_delta` are shown, but verdicts do not use them. None means unknown.
     """
@@ -220,8 +220,9 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     (non-inferiority test)."""
     pairs_to_tell: tuple[int | None, ...] = ()
     """Numbers of pairs of runs, made alternately, that should suffice to exclude a regression that is not excluded
-    yet. None stands for more than 1,000. For results measured one after the other, the first number is for the time
-    to train and the second for the throughput. The second suffices where runs of equal seed converge alike."""
+    yet. None stands for more than 1,000 pairs. Results that were measured one after the other have two numbers: the
+    first for the time to train, the second for the throughput. The second number of pairs is enough if runs of equal
+    seed converge alike, because the results can then differ only in speed."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)

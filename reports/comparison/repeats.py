@@ -28,10 +28,11 @@ measured drift."""
 
 
 def find_repeats(results: Sequence[Result]) -> Repeats:
-    """Find the result sets that have the same configuration as one of `results`, in the folders where `results` lie;
-    `results` themselves are included.
+    """Find repeated result sets: those with the same configuration as one of `results`, in the folders where
+    `results` lie. `results` themselves are included.
 
-    Sets measured alternately with others show no drift and are left out, as are sets of reference systems.
+    Sets of reference systems are left out. So are sets that were measured alternately with others, since they show no
+    drift.
     """
     results = [result for result in results if not system_of(result)]
     known = {real_path(result.place): result for result in results if result.place is not None}

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
     """Read every result at or below `path`, those with logs first. `ruleset` is the official MLPerf round to judge
-    the results by. Raises InputError if there is no result, and DefinitionError if the round is unknown or did not
-    have a log's benchmark."""
+    the results by. Raises InputError if there is no result. Raises DefinitionError if the round is unknown, or if it
+    did not have the benchmark that a log names."""
     if is_document(path):
         return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
@@ -129,15 +129,15 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and the results at `news`. Where a path in `news` holds the result at `base` and
+    """Read the result at `base` and the results at `news`. If a path in `news` holds the result at `base` among
     others, only the others are kept.
 
-    If `reference` names a reference system, some of its results follow: those that share benchmark and kind of
-    measurement with a result that was read. The one whose configuration is most similar to that of `base` comes
-    first. Labels are made distinct, except that a measurement without logs keeps its label if it is read again from
-    the path of `base`.
+    If `reference` names a reference system, its results follow that have the same benchmark and kind of measurement
+    as a result read before. Of these, the result whose configuration is most similar to that of `base` comes first.
+    Labels are made distinct. Only a measurement without logs that is read again from the path of `base` keeps its
+    label.
 
-    Raises InputError if a path holds no result, if `base` holds several, or if the reference system has a set that
+    Raises InputError if a path holds no result, if `base` holds several, or if a result set of the reference system
     cannot be a reference. Raises DefinitionError if `ruleset` is wrong. Raises ReferenceSystemError if the reference
     system is unknown or has no result of this benchmark and kind.
     """

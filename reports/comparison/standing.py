@@ -1,12 +1,12 @@
-"""Compares the speed of a machine with that of reference systems on which the same configuration was measured.
+"""Compares the speed of a machine with the speeds of reference systems on which the same configuration was measured.
 
-Benchmark definition, kind of measurement, implementation, precision and every other setting have to be equal, except
-the number of threads, which is shown. Speeds in samples/s are compared, and not times to train, which differ by
-several percent between seeds.
+Benchmark definition, kind of measurement, implementation, precision and every other setting must be equal. The only
+exception is the number of threads, which is shown. Speeds in samples/s are compared instead of times to train,
+because times to train differ by several percent between seeds.
 
-The mean speed of a whole result set may deviate from the machine's long-run mean: sets of one machine, measured an
-hour apart, deviated by up to 8 %. A ratio of two speeds is therefore shown only if it exceeds TOLERANCE. Two
-deviations of 8 % together cause a larger ratio in one of fifty cases.
+A ratio of two speeds is shown only if it exceeds TOLERANCE. The reason is that the mean speed of a result set
+deviates from the machine's long-run mean: by up to 8 % in sets of one machine that were measured an hour apart. If
+both means deviate with a standard deviation of 8 %, a ratio above TOLERANCE arises by chance in one of fifty cases.
 """
 
 import math
@@ -45,9 +45,9 @@ Told = Literal["faster", "slower", "about as fast", "not told"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Comparison of the speed of a result set with that of a reference system. `ratio` is the set's training
-    samples/s divided by the reference system's. It is None if no difference is shown: the speeds differ by no more
-    than the drift tolerance, or a set is too noisy."""
+    """Comparison of the speed of a result set with that of a reference system. `ratio` is the training samples/s of
+    the set divided by those of the reference system. It is None if no difference is shown. This is so if the speeds
+    differ by no more than the drift tolerance, or if one of the two sets is too noisy."""
 
     system: str
     machine: str

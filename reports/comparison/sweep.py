@@ -334,9 +334,9 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Return the best of the results that are not INVALID. None if fewer than two results have a compared value, or
-    if benchmarks differ. Controls (configurations that no user can have) are left out, unless fewer than two other
-    results remain."""
+    """Return the best result among those that are not INVALID. Return None if fewer than two of them have a value to
+    compare, or if their benchmarks differ. Controls are left out if at least two other results remain: they use
+    knowledge of the generator of their data, which no user has."""
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if len({side.benchmark_name for side in sides}) != 1:
@@ -393,11 +393,11 @@ def _is_control(side: Result) -> bool:
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
-    """Return the labels of results in `others` that are not shown to be slower, or worse, than `best`. The choice of
-    `best` from the same data is accounted for.
+    """Return the labels of results in `others` that are as good as `best`, so far as tests can tell: they are not
+    shown to be slower, or worse. The tests take into account that `best` was chosen from the same data.
 
-    The confidence is BEST_CONFIDENCE over all pairs. A result is shown to be slower by a test that uses the spread of
-    the two results. Where all results were measured alternately, a second test, which uses the spread of all results,
+    The confidence is BEST_CONFIDENCE over all pairs together. A result counts as slower if a test with the spread of
+    the two results shows it. If all results were measured alternately, a second test, with the spread of all results,
     must show it as well.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)

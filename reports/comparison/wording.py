@@ -19,11 +19,11 @@ interval, too."""
 
 
 def sentence(comparison: Comparison) -> str:
-    """Return a comparison of two results in a sentence: '1.60x slower: 1.56x from throughput; no effect of
+    """Return the outcome of a comparison of two results in words: '1.60x slower: 1.56x from throughput; no effect of
     convergence is shown.'
 
-    The sentence does not name the results' labels. It begins with a result that the rules reject, if there is one,
-    and ends with the remark that a machine was noisy.
+    The words do not name the results. They begin with the result that the rules reject, if there is one. They end
+    with a remark if a machine was noisy.
     """
     text = plain_sentence(comparison)
     if comparison.disturbed_sides:
@@ -73,10 +73,12 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """Return the caveat '. The sets were measured one after the other; a difference of 20 % is allowed for drift
-    (...)', to put before a sentence's full stop. Empty where runs were made alternately.
+    """Return the caveat for results measured one after the other, to put before a sentence's full stop: '. The sets
+    were measured one after the other; a difference of 20 % is allowed for drift (...)'. Empty where runs were made
+    alternately.
 
-    The drift tolerance is left out if the comparison's reason for having no verdict already states it.
+    The part about drift is left out if there is no verdict and its reason is given, since the reason already states
+    the drift tolerance.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
@@ -263,12 +265,13 @@ def _range(whole: FactorComparison) -> str:
 
 
 def _parts(comparison: Comparison) -> str:
-    """Return in words the factors of the time to train (such as throughput) that have a verdict, the largest effect
-    first; then the names of other factors that differ by half a percent or more.
+    """Return in words the effects on the time to train of its factors (such as throughput): the factors with a
+    verdict first, the largest effect first, then the names of those without a verdict that differ by half a percent
+    or more.
 
-    If a factor's effect is opposite to the difference of the whole time, its own direction is named: '1.18x slower
-    from convergence'. If no factor has a verdict, the words say that the cause is not shown; they are empty if the
-    whole time has no verdict either.
+    If a factor acts against the difference in the time to train, its own direction is named: '1.18x slower from
+    convergence'. If no factor has a verdict, the words say that the cause is not shown. If the time to train has no
+    verdict either, the words are empty.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1

@@ -1,9 +1,9 @@
-"""Defines the blocks that the page and commands' outputs consist of (tables, charts, paragraphs), every string ready
-to print.
+"""Defines the blocks that the page and commands' outputs consist of: tables, charts and paragraphs. Every string in a
+block is ready to print.
 
-`reports.render` writes the same blocks as HTML, terminal text and Markdown; renderers escape and place blocks, but do
+`reports.render` writes the same blocks as HTML, terminal text and Markdown. It escapes and places blocks, but does
 not format, choose or compute values. Figures are drawn in HTML only. A page has groups of comparable results, a group
-has sections, a section has blocks; the class of a block decides which template macro places it.
+has sections, and a section has blocks. The class of a block decides which template macro places the block.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -134,9 +134,9 @@ Shown = (
     tuple[str | TableColumn | None, str | Callable[[_Item], object]]
     | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
-"""Specification of a table column as a tuple: the column; the value to show of each item; and the function that
-formats the value. The value is a field's name ('run.log.seed' for a nested field) or a function of the item. If the
-column is None, the table leaves it out."""
+"""Specification of a table column as a tuple: the column, the value that it shows for each item, and optionally the
+function that formats the value. The value is given as a field's name ('run.log.seed' for a nested field) or as a
+function of the item. If the column is None, the table leaves it out."""
 
 
 def table_of(
@@ -174,12 +174,12 @@ def _member(names: Sequence[str], item: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """Figure with `lead`, the sentence that it supports, and the table of the values that it shows. If `table` is
-    None, `table_note` says which other table has these values.
+    """Chart of a page: a figure, and the table of the values that the figure shows. `lead` is the sentence that the
+    figure supports. If `table` is None, `table_note` says which other table has the values.
 
-    `heading` is empty where the heading of the page's section is enough. `views` are drawings over different
-    horizontal axes, each with the name under which a reader chooses it; the first of them is `figure`. `series` are
-    the colour numbers and names of the lines that a reader may hide.
+    `heading` is empty where the heading of the page's section is enough. `views` are drawings of the same data over
+    different horizontal axes, each with the name under which a reader chooses it; the first one is `figure`. `series`
+    are the colour numbers and names of the lines that a reader may hide.
     """
 
     figure: Figure

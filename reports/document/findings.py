@@ -38,12 +38,13 @@ def group_findings(
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
     count_rest: Callable[[Sequence[PlacedFinding]], str] | None = None,
 ) -> tuple[FindingGroup, ...]:
-    """Return findings in groups, one per severity and rule. Errors come first; within a severity, rules keep the
-    order in which they were judged. Findings that are equal except for their places share a row.
+    """Return findings (breaches of rules) in groups, one for each severity and rule. Errors come first. Within a
+    severity, rules keep the order in which they were judged. Findings that differ only in their places share a row.
 
-    A group has at most `max_rows` rows, or all if that is None; `count_rest` says in words which findings are left
-    out. `name_places` and `name_labels` join the places and the labels of the findings in a row. The findings are
-    about `num_labels` configurations, or about other things that `label_noun` names.
+    A group has at most `max_rows` rows; None means all rows. `count_rest` says in words which findings are left out.
+    `name_places` and `name_labels` join the places and the labels of the findings in a row. `num_labels` is the
+    number of configurations that the findings are about; `label_noun` is the word for them if they are not
+    configurations.
     """
     by_rule: dict[tuple[Severity, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -75,10 +76,10 @@ def group_findings(
 
 
 def broken_rules(findings: Sequence[Finding], severity: Severity) -> str:
-    """Return in words the rules that findings of one severity break. If they are many, only the first few are named,
-    with the number of the others. '' if no rule is broken.
+    """Return in words the rules that findings of one severity break: 'broken rule: CA101 (evaluations must come as
+    often as the benchmark says)'. '' if no rule is broken.
 
-    An example is 'broken rule: CA101 (evaluations must come as often as the benchmark says)'.
+    If the rules are many, only the first few are named, followed by the number of the others.
     """
     found = (each for each in findings if each.severity == severity)
     rules = list(dict.fromkeys(f"{short(each.code, 20)} ({short(each.title)})" for each in found))

@@ -94,12 +94,13 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words how many bytes checkpoints save, compared with checkpoints of all rows in 32 bits: the factors
-    for writing and for restoring, what limits them, and the factors that the paper Check-N-Run published. For few
-    configurations the words include the number and size of checkpoints, and how long each holds training up.
+    """Return in words how many bytes checkpoints save against checkpoints of all rows in 32 bits. The words state the
+    factors for writing and for restoring, what limits these factors, and the factors published in the paper
+    Check-N-Run. If there are few configurations, the words include the number and size of checkpoints, and how long
+    each checkpoint holds training up.
 
-    The bytes to restore are the most that had to be stored so that the newest checkpoint could be restored. '' if
-    there are no checkpoints.
+    The bytes to restore are the most that had to be stored at any time to restore the newest checkpoint. '' if there
+    are no checkpoints.
     """
     if not rows:
         return ""
@@ -145,9 +146,9 @@ def _alone(row: Row) -> str:
 
 
 def _capacity(times_less: float) -> str:
-    """Format the factor by which checkpoints save storage: '4.3 × less capacity', or '2.0 times as much capacity' for
-    a factor below 1. A factor below 1 is possible: a base checkpoint of all rows in 32 bits and an increment together
-    take more than all rows."""
+    """Format the factor by which checkpoints save storage: '4.3 × less capacity'. A factor of 0.5 is '2.0 times as
+    much capacity'. Factors below 1 are possible, because a base checkpoint of all rows in 32 bits and an increment
+    together take more than a checkpoint of all rows alone."""
     return _times(times_less, "less capacity", "as much capacity")
 
 
@@ -185,12 +186,12 @@ def hold_against_published(rows: Sequence[Row]) -> str:
 
 
 def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
-    """Return the interval in seconds between checkpoints at which checkpoints and failures cost least time, and the
-    fraction of time lost.
+    """Return the interval in seconds between checkpoints at which checkpoints and failures cost the least time, and
+    the fraction of time that they then cost.
 
-    This is Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M). d is
-    how long a checkpoint holds training up; M is the mean time between failures, which come at random. A failure
-    costs half an interval, the writing of a checkpoint, and restoring.
+    The interval is Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M).
+    d is the time for which a checkpoint holds training up. M is the mean time between failures, which come at random.
+    A failure costs half an interval, the writing of a checkpoint, and restoring.
     """
     lost_s, write_s = row["Stall"] + row["Waiting"], row["Writing"]
     part = lost_s / (2 * mtbf_s)

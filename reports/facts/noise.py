@@ -1,8 +1,9 @@
 """Computes the noise of a result set: the shares of convergence, speed and overhead in the spread of its times to
-train, and the smallest detectable difference to another set.
+train, and the smallest difference to another set that a comparison would detect.
 
-The page and the commands `score` and `run` show it before any comparison. As in verdicts, a spread is at least the
-resolution of the evaluations, and a detectable difference is at least the smallest effect of interest.
+The page and the commands `score` and `run` show the noise before any comparison. The spread is taken as at least the
+resolution of the evaluations, and a detectable difference as at least the smallest effect of interest. Verdicts of
+comparisons have the same two lower limits.
 """
 
 import math
@@ -47,13 +48,14 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Smallest:
-    """Detectable difference of two sets: the smallest true difference that is found with 80 % power. It is a
-    fraction; for a quality, it is in the quality's unit.
+    """Detectable difference of two sets: the smallest true difference that a comparison finds with 80 % power. It is
+    a fraction; for a quality, it is in the quality's unit.
 
-    `apart` is for two sets measured one after the other. `in_turns` is for sets measured alternately (A/B), in pairs
-    of runs with equal seeds, which are assumed to need equal samples to converge. `in_turns` is None where it is
-    unknown, as for a quantity that equal seeds may not make equal. In 95 % of sets, the true value of `in_turns` lies
-    between `in_turns_low` and `in_turns_high`: few runs show only roughly how far successive runs differ.
+    `apart` is the difference for two sets measured one after the other. `in_turns` is the difference for two sets
+    measured alternately (A/B), in pairs of runs with equal seeds. The two runs of a pair are assumed to need equal
+    samples to converge. `in_turns` is None where it is unknown, for example for a quantity that differs even between
+    runs of equal seed. `in_turns` is only an estimate from few runs: with 95 % confidence, its true value lies
+    between `in_turns_low` and `in_turns_high`.
     """
 
     apart: float
@@ -65,8 +67,8 @@ class Smallest:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
     """Noise of a set with `num_runs` converged runs: the shares of convergence, speed and overhead in the spread of
-    its times, and the detectable differences in time and in throughput. Each is None if runs are too few or logs lack
-    a value."""
+    the times to train, and the detectable differences in time and in throughput. A member is None if there are too
+    few runs for it, or if logs lack a value."""
 
     num_runs: int
     shares: Shares | None
@@ -131,12 +133,12 @@ def is_speed_unsteady(speed_cv: float, num_runs: int) -> bool:
 
 
 def is_disturbed(result: Result) -> bool:
-    """Return whether a result was measured on a noisy machine. Signs of noise: other processes kept more than a tenth
-    of the CPUs busy (BUSY_SHARE), a run is an outlier in speed, or the speed varied much between runs or processes
-    (`is_speed_unsteady`).
+    """Return whether a result was measured on a noisy machine. There are three signs of noise, and one is enough.
+    Other processes kept more than a tenth of the CPUs busy (BUSY_SHARE). A run is an outlier in speed. The speed
+    varied much between runs or processes (`is_speed_unsteady`).
 
-    If the CPUs kept busy by other processes are not on record, the load average decides, as checked before the first
-    run. An earlier command of the same user contributes to the load average.
+    If the share of CPUs kept busy by other processes is not on record, the load average before the first run stands
+    for it. The load average may include the load of an earlier command of the same user.
     """
     if _is_shared(result):
         return True
@@ -181,11 +183,11 @@ def _apart(
 
 
 def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:
-    """Return the detectable difference (80 % power) for pairs of runs made one directly after the other, with its 95
-    % range.
+    """Return the smallest difference that is detected with 80 % power in pairs of runs, made one directly after the
+    other, and both ends of the 95 % range of this difference.
 
-    The spread of the pairs is estimated from successive runs of the set: noise that lasts longer than a run affects
-    both runs of a pair alike.
+    The spread of pairs is estimated from differences between successive runs of the set, since noise that lasts
+    longer than a run affects both runs of a pair alike.
     """
     if (number := len(logs)) < MIN_RUNS:
         return _NO_TURNS

@@ -26,9 +26,9 @@ class RankedSet:
     num_threads: int | None
     """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware and settings that must be equal for configurations to be compared over ranks, threads or exchange.
-    These are all settings except the number of ranks, the number of threads, the method of matrix products, the
-    formats and sharding of the exchange between ranks, and the global batch size."""
+    """Hardware and settings that must be equal if configurations are to be compared in the number of ranks or
+    threads, or in the exchange between ranks. These are all settings except six: the number of ranks, the number of
+    threads, the method of matrix products, the formats of the exchange, its sharding, and the global batch size."""
 
     @property
     def local_batch_size(self) -> float | None:

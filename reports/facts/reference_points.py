@@ -32,10 +32,11 @@ def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint,
 
 
 def own_definition(result: Result) -> str | None:
-    """Return the printable text of a user's own benchmark definition (not shipped), from the copy in the result set.
+    """Return the printable text of a user's own benchmark definition (one that is not shipped), from the copy in the
+    result set.
 
-    None if there is no copy, if the copy is a link that leads out of the set, if it is larger than
-    MAX_DEFINITION_BYTES, or if it defines another benchmark than the one that the logs name.
+    Return None if there is no copy, or if it is larger than MAX_DEFINITION_BYTES. Return None also if the copy is a
+    link that leads out of the set, or if it defines another benchmark than the one that the logs name.
     """
     path, root = _definition_file(result), result.place
     if path is None or root is None or result.score.benchmark in shipped_names() or leads_out(path, root):

@@ -61,9 +61,9 @@ class ScalingLaw:
     """Scaling law fitted to several sizes of a model. If none could be fitted, `fitted` is None and `why_not` is the
     reason.
 
-    Laws with equal `data` are drawn on one chart; `data` is None where nothing was measured. `seed` is the random
-    seed of the bootstrap. `num_beaten` is the number of configurations left out because another one with equal
-    training FLOP (for example, with another learning rate) was better.
+    `data` identifies the dataset: laws with equal `data` are drawn on one chart. It is None where nothing was
+    measured. `seed` is the random seed of the bootstrap. `num_beaten` is the number of configurations left out
+    because another configuration with equal training FLOP, for example with another learning rate, was better.
     """
 
     sizes: tuple[Size, ...]
@@ -81,11 +81,12 @@ class ScalingLaw:
 
 
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
-    """Fit a scaling law to the configurations that were measured with the largest number of seeds.
+    """Fit a scaling law to the configurations that were measured. Only those with the largest number of seeds are
+    used.
 
-    Of several configurations whose training FLOP are equal within 10 %, for example with different learning rates,
-    only the best is used. In the returned law, `fitted` is None if the sizes do not follow a law. `seed` is the
-    random seed of the bootstrap.
+    If the training FLOP of several configurations are equal within 10 % (for example, if only the learning rate
+    differs), only the best of them is used. In the returned law, `fitted` is None if the sizes do not follow a law.
+    `seed` is the random seed of the bootstrap.
     """
     known = [
         (label, found.measured)

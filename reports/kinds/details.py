@@ -1,9 +1,9 @@
-"""Defines what a kind of measurement, such as throughput, or of study (tables of computed or measured numbers) may
-show in addition to the common parts of output; all of it is optional.
+"""Defines additional presentation of results: what one kind of measurement (such as throughput) or of study (tables
+of computed or measured numbers) shows beyond the common parts of output. Everything in it is optional.
 
-Tables, charts of every process, comparisons, pages and files need only the record type of a kind of measurement,
-whose `Measure` describes the compared quantity. Additional presentation is the constant DETAILS of a module that is
-named after the kind: a module of this package, or of an extension.
+Without it, a kind of measurement still has tables, charts of every process, comparisons, pages and files. For these,
+its record type is enough: its `Measure` describes the compared quantity. Additional presentation is the constant
+DETAILS of a module named after the kind. The module is in this package or in an extension.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,20 +24,20 @@ Lines = Sequence[tuple[str, str]]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
     """Additional presentation of one kind of measurement, such as throughput, or of study (tables of computed or
-    measured numbers).
+    measured numbers). Members are functions or values that a page or a terminal uses.
 
-    For measurements: `lines` makes a result's named values for a terminal. `columns` makes columns of a page's table
-    of results, which follow the compared quantity and replace the means of the other recorded quantities; the
-    quantities named in `hidden` have no such mean. `blocks` makes the blocks below the table, with ids that begin
-    with the given id. `answer` makes the title of a page whose results are all of this kind. `following` suggests the
-    comparison to make after a single result: it returns the options of the command `versus` and the purpose, or None
-    where there is nothing to compare.
+    For measurements: `lines` makes a result's named values for a terminal. `columns` are columns of a page's table of
+    results, placed after the compared quantity. They replace the means of the other recorded quantities: those named
+    in `hidden` have no column of means. `blocks` makes the blocks below the table, with ids that begin with the given
+    id. `answer` makes the title of a page whose results are all of this kind. `following` suggests the comparison to
+    make after a single result: it returns the options of the command `versus` and the purpose, or None where there is
+    nothing to compare.
 
     For studies: `chart` draws a table of the study, with the given id. `modelled` names the devices that the study
-    models, which need not be those of the machine that computed it; '' where the study does not name them. The first
-    `num_leading` findings of the study stand before its first chart and table, the others below; if None, all stand
-    before. With `is_answer`, the study is the answer that the other results on the page were measured for: the page
-    has the study's title, and the study's sections come first.
+    models, which may differ from the machine that computed it; it is '' where the study does not name devices. The
+    first `num_leading` findings of the study stand before its first chart and table, the others below; None puts all
+    findings before. `is_answer` states that the study answers the question for which the page's other results were
+    measured. The page then has the study's title, and the study's sections come first.
 
     `terms` are entries of the glossary.
     """

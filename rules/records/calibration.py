@@ -1,9 +1,9 @@
-"""NAME.calibration.json holds the reference training runs that justify the quality target of the benchmark NAME,
-where the target is not MLPerf's; it lies beside the benchmark's definition (a TOML file).
+"""NAME.calibration.json holds the reference training runs that justify the quality target of the benchmark NAME. The
+file exists only for a target that is not MLPerf's. It lies beside the benchmark's definition (a TOML file).
 
-`dlrmbench calibrate` writes the file. For a benchmark that dlrmbench ships, seeds derived for a run set avoid the
-seeds in the file. The precision `auto` becomes bf16 only if all of the file's bf16 runs at the run set's batch size
-and learning rate met the target.
+`dlrmbench calibrate` writes the file. For a benchmark that dlrmbench ships, seeds that dlrmbench derives for a run
+set differ from the seeds in the file. The precision `auto` becomes bf16 only if all of the file's bf16 runs at the
+run set's batch size and learning rate met the target.
 """
 
 import statistics
@@ -79,9 +79,9 @@ class TuningRow(Record, frozen=True, kw_only=True):
 
 
 class Proposal(Record, frozen=True, kw_only=True):
-    """Quality target that a calibration suggests from the reference runs at the benchmark definition's own batch
-    size; None if no quality meets the conditions. It comes with the mean and the coefficient of variation of the
-    epochs in which these runs reach the target."""
+    """Quality target that a calibration suggests from the reference runs at the batch size in the benchmark's
+    definition, and why. `target` is None if no quality meets the conditions. `mean_epochs` and
+    `coefficient_of_variation` describe the epochs in which the reference runs reach the target."""
 
     target: Share | None
     mean_epochs: Epochs | None

@@ -139,9 +139,9 @@ def encode(record: Record) -> str:
 
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of files that this harness writes for a record type. Members without a
-    default, and those with a value as default, are required; members whose default is msgspec's UNSET are optional;
-    members that the type does not have are forbidden."""
+    """Return the JSON Schema (draft 2020-12) of files that this harness writes for a record type. A member is
+    optional if its default is msgspec's UNSET; all other members are required, whether they have a default or not.
+    Members that the type does not have are forbidden."""
     schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
         members, always = definition["properties"], definition.get("required", ())
@@ -212,12 +212,12 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _parse_usual(data: bytes) -> dict[str, Any] | None:
-    """Parse the bytes of a well-formed JSON object with msgspec, in a fifth of the time of the slow parser that
-    reports defects. Return None if the bytes may hold a defect such as a repeated key, so that the slow parser has to
-    decide.
+    """Parse the bytes of a well-formed JSON object with msgspec. This takes a fifth of the time of the slow parser,
+    which reports defects. Return None if the bytes may hold a defect such as a repeated key; the slow parser then has
+    to decide.
 
-    A repeated key is found by counting colons. Decoding drops the repetition, so the object encoded again has fewer
-    colons than the text. This holds for texts without escapes.
+    A repeated key is found by counting colons: decoding drops the repetition, so the object has fewer colons when it
+    is encoded again. The count is not reliable for texts with escapes, so these are left to the slow parser.
     """
     if b"\\" in data:
         return None
@@ -326,9 +326,9 @@ def say_expected(error: str) -> str:
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
-    """Follow one step of the path that msgspec's error message gives to an invalid value, and return the member's
-    name, its value and its type annotation. The path names no key of a mapping, so the first invalid entry of the
-    mapping is looked up."""
+    """Return the name, the value and the type annotation of the member that one step of a path leads to. The path is
+    part of msgspec's error message and leads to an invalid value. It does not name the keys of mappings, so in a
+    mapping the first invalid entry is taken."""
     if (name := step["name"]) is not None:
         hints = next(
             (

@@ -21,9 +21,10 @@ each) measures them."""
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""Way in which reports read an experiment's configurations. "alone": as a single run set; never written to a file.
-"pair": the second is compared with the first. "pairs": each pair is compared within itself. "table": each is compared
-with the first and with the best. "trials": each is one process of a search, and no result by itself."""
+"""Way in which reports read the configurations of an experiment (a sweep, an A/B pair or a search). "alone": a single
+run set; this value is never written to a file. "pair": the second configuration is compared with the first. "pairs":
+each pair of configurations is compared within itself. "table": each configuration is compared with the first and with
+the best. "trials": each configuration is one process of a search, and no result by itself."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -184,9 +185,9 @@ def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> 
 
 
 def resume_command(folder: Path, num_runs: int) -> str:
-    """Return the command line that extends the run set in `folder` to `num_runs` runs. For a set that was measured
-    alternately with others, it is the command of the whole experiment, since one of its sets cannot be resumed
-    without the others."""
+    """Return the command line that extends the run set in `folder` to `num_runs` runs. If the set was measured
+    alternately with others, return the command that extends the whole experiment, since its sets can be resumed only
+    together."""
     group, words = read_experiment(folder.parent), [str(folder)]
     if isinstance(group, ExperimentRecord) and folder.name in group.folders:
         words = [str(folder.parent), *([] if group.python is None else ["--python", group.python])]

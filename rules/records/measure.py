@@ -54,9 +54,10 @@ class DetailTable:
     """Additional table of a kind of measurement, exported to data frames, Parquet and JSON, with one row per measured
     process.
 
-    `row` is the type of the table's rows. The members configuration (required in each row), benchmark, system,
-    process, seed and path come from the run set. Every other member's value is found by its name: in the
-    measurement's record, in the process's entry in it, or in a part of this entry; `parts` names these parts.
+    `row` is the type of the table's rows. The values of the members configuration (required in each row), benchmark,
+    system, process, seed and path are taken from the run set. The value of every other member is found by its name,
+    in one of three places: the measurement's record, the entry of the process in it, or a part of this entry. `parts`
+    names the parts.
     """
 
     name: str
@@ -100,13 +101,14 @@ class Measurement(Document, frozen=True, kw_only=True):
     DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
-    """Version of the code that measured; the harness sets it for every kind of measurement. None in a file from
-    before this was recorded, for an attempt that was cut off, and if the processes of one measurement ran different
+    """Version of the code that made the measurement. The harness records it for every kind of measurement. None in
+    files of earlier versions, for an attempt that was cut off, and if the processes of one measurement ran different
     code."""
     loads: tuple[LoadRecord | None, ...] = ()
-    """Load that other processes put on the system, one entry for each measuring process, in the order of these
-    processes. An entry is None if the load was not watched. The command that starts the processes sets this. Empty in
-    files of earlier versions, and if torchrun or srun started the processes."""
+    """Load that other processes put on the system during the measurement, one entry for each measuring process, in
+    the order of the measuring processes. An entry is None if the load was not watched. The command that starts the
+    measuring processes records the loads. Empty in files of earlier versions, and if torchrun or srun started the
+    processes."""
 
     @property
     def measure(self) -> Measure:

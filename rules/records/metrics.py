@@ -29,9 +29,9 @@ class Metric:
     meaning: str
     """Explanation of the quality metric for the glossary of reports."""
     not_learning_below: float = 0.0
-    """Quality that a run must have reached at some evaluation to continue after its second evaluation; otherwise it
-    is not learning and is stopped. Any earlier evaluation counts: where evaluations are few steps apart, quality may
-    drop sharply at one evaluation although the run later reaches its target. With 0 no run is stopped."""
+    """Quality below which a run is not learning and is stopped. A run is stopped after its second evaluation if its
+    best quality so far is lower. The best evaluation counts, because where evaluations are few steps apart, quality
+    may drop sharply at one of them although the run later reaches its target. With 0 no run is stopped."""
 
     @property
     def capital(self) -> str:

@@ -1,7 +1,7 @@
-"""extra/profile.json divides one training step into phases and compares them with roofline ceilings of the same
-system; it gives no score.
+"""extra/profile.json divides one training step into phases, and compares the phases with roofline ceilings of the
+same system. It gives no score.
 
-Every number is under `measured` or `computed`; computed ones follow from measured times, ceilings and counts.
+Every number is in `measured` or in `computed`. Computed numbers follow from measured times, ceilings and counts.
 """
 
 from typing import Annotated, Any, ClassVar, Literal

@@ -81,11 +81,11 @@ class GpuRecord(Record, frozen=True, kw_only=True):
 
 
 class EnergyRecord(Record, frozen=True, kw_only=True):
-    """Energy of the timed part of a run or other measurement. RAPL counts whole CPU packages and NVML whole
-    accelerators, so other processes' work is included.
+    """Energy of the timed part of a run or other measurement. RAPL counts whole CPU packages and NVML counts whole
+    accelerators, so the energy of other processes is included.
 
-    If the user gives a power command, which may read a meter of the whole system, its reading is the only part. With
-    several ranks, each package and each accelerator counts once.
+    If the user gives a power command, its reading replaces RAPL and NVML, because the command may read a meter of the
+    whole system. With several ranks, each package and each accelerator counts once.
     """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where no part was measured.")] | None
@@ -305,8 +305,8 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     """Times of a run's events as its timekeeper saw them. The timekeeper is a separate process that starts the run's
     process and runs none of the user's code.
 
-    An event arrives between two reads of the run's output by the timekeeper. Of the times of these two reads, the one
-    that makes the run shorter is recorded.
+    The timekeeper reads the run's output again and again, so it knows only that an event arrived between two reads.
+    Of the times of these two reads, the one that makes the run shorter is recorded.
     """
 
     uncertain_s: Amount
@@ -395,9 +395,9 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Lower bound of the seconds from run_start to run_stop, by a clock other than the log's. None in files of
     earlier versions, and if the two events were not seen."""
     observed_by: Literal["timekeeper", "itself"] | None = None
-    """Process whose clock gave `observed_s`. "timekeeper" is the process that starts the run's process; "itself" is
-    the run's own process, if torchrun or srun started it. None in files of earlier versions, in which the parent or
-    the run's own process measured `observed_s`."""
+    """Process whose clock gave `observed_s`. "timekeeper" is the process that starts the run's process. "itself" is
+    the run's own process, used if torchrun or srun started the run. None in files of earlier versions, which do not
+    say whether the parent or the run's own process measured `observed_s`."""
     observed: ObservedRecord | None = None
     """Times of the run's events as its timekeeper (a separate process that started it) saw them; None where there was
     no timekeeper, or where it saw no event of the run."""

@@ -15,11 +15,12 @@ equal fields may be compared with the same other runs (`why_not_comparable`)."""
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     """Return the reason why the results of two runs may not be compared; None if they may.
 
-    Two runs that differ in benchmark, version, target, definition, dataset or division trained different problems. A
-    value is not compared if one of the two logs does not state it (published logs carry no digests).
+    Two runs may not be compared if they differ in benchmark, version, target, definition, dataset or division,
+    because they then trained different problems. A value counts as equal if one of the two logs does not state it, as
+    published logs state no digests. The benchmark alone must be stated by both.
 
-    Sample counts may differ by a dropped last partial batch, which the rules allow. If a log carries no digest,
-    sample counts may differ by a hundredth: submitters leave out batches of a size that their logs do not state, and
+    Sample counts may differ by a last partial batch, which a run may drop by the rules. If a log states no digest,
+    sample counts may differ by a hundredth. Submitters leave out batches of a size that their logs do not state, and
     rule HP103 only warns of this.
     """
     is_known = a.definition_sha256 is not None and b.definition_sha256 is not None

@@ -1,8 +1,9 @@
-"""Read power measurements beside a result set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
+"""Reads power measurements beside a result set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
 
 power_measurement.adoc: a node's file holds power_measurement_start, power_reading (watts) at least once a second,
 power_measurement_stop, and conversion_eff if the meter sits before the power supply. A switch's file may hold
-interconnect_power_est (watts) instead. Only sums and the first wrong lines are kept, so that memory is bounded.
+interconnect_power_est (watts) instead of readings. Of a file's readings, only sums and the first wrong lines are
+kept, so that memory is bounded.
 """
 
 import math
@@ -33,11 +34,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerFile:
     """Power measurement of one node or switch during one run. Times are in milliseconds since 1970, power in watts.
+    None means unknown, never 0.
 
-    `mean_w` is the mean of the readings, each weighted by the time since the previous reading (or since the start).
-    `longest_gap_s` is the longest time between two readings, in seconds, inside the timed part of the run;
-    `num_in_run` counts the readings in this part. `estimate_w` is the value of interconnect_power_est. None means
-    unknown, never 0.
+    `mean_w` is the mean of the readings. A reading's weight is the time since the previous reading, or since the
+    start for the first reading. `longest_gap_s` is the longest time between two readings in the timed part of the
+    run, in seconds. `num_in_run` is the number of readings in this part. `estimate_w` is the value of
+    interconnect_power_est.
     """
 
     path: str

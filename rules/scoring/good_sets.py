@@ -16,11 +16,12 @@ benchmark's score drops."""
 
 @cache
 def failing_share(epochs: tuple[float, ...], num_runs: int, least: float) -> float:
-    """Return the share of possible result sets that the convergence test fails. The sets have `num_runs` runs (at
-    least 3), drawn from the reference runs' `epochs` to converge.
+    """Return the share of possible result sets that the convergence test would fail. A possible set consists of
+    `num_runs` runs (at least 3), drawn with replacement from the reference runs, whose epochs to converge are
+    `epochs`.
 
-    A set fails if its Olympic mean is below `least`. Runs are drawn with replacement; all possible sets are counted,
-    none is simulated.
+    A set fails if its Olympic mean is below `least`. The share is exact: all possible sets are counted, and none is
+    simulated.
     """
     # Distribution of the sum of the runs that count, by the number of runs placed so far in ascending order.
     chances: list[dict[int, Fraction]] = [{0: Fraction(1)}] + [{} for _ in range(num_runs)]

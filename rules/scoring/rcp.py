@@ -30,21 +30,21 @@ _NOT_CONVERGED = 1e9
 """Epochs (or samples) to converge that the official tool assigns to a run that did not converge."""
 _MOST = 1e15
 _ADDED_LATER = {("dlrm_dcnv2", "3.0"): (55_296, 135_168)}
-"""Batch sizes of reference convergence points that were added after the results of their round had been uploaded: a
-dict from (benchmark, round). Round 3.0's results were uploaded on 2023-06-19 and these points added on 2023-06-27
-(mlcommons/logging#316, 237f7a9). Published factors do not include these points."""
+"""Batch sizes of reference convergence points that were added after the results of a round had been uploaded: a dict
+from benchmark and round to the batch sizes. Published factors do not include these points. Round 3.0's results were
+uploaded on 2023-06-19, and the points were added on 2023-06-27 (mlcommons/logging#316, 237f7a9)."""
 RcpStatus = Literal["passed", "failed", "missing", "none"]
 Unit = Literal["epochs", "samples"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferencePoint:
-    """Reference convergence point: reference runs at one batch size, with the Olympic mean and standard deviation of
-    their epochs to converge, and the fewest epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for
-    an interpolated point.
+    """Reference convergence point: how many epochs reference runs at one batch size need to converge. `mean` is their
+    Olympic mean, `stdev` their standard deviation, and `min_epochs` the lowest mean that a result may have.
+    `num_runs` is 0 for an interpolated point.
 
-    "Epochs" are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is the standard deviation
-    of all runs, as in the official tool; the rule's worked example leaves out the fastest and slowest run.
+    "Epochs" are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is over all runs, as in the
+    official tool. The rule's worked example differs: it leaves out the fastest and the slowest run.
     """
 
     name: str
@@ -63,9 +63,10 @@ class ReferencePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
-    """Result of testing a result set against reference convergence points. `factor` multiplies the time to train; it
-    is 1 unless the set converged faster than the reference. `mean_epochs` is the set's Olympic mean of epochs to
-    converge, in `unit`. The status "none" means that there are no points to test against."""
+    """Outcome of testing a result set against reference convergence points. `factor` multiplies the set's time to
+    train. It is 1 or more, and above 1 only if the set converged faster than the reference. `mean_epochs` is the
+    set's Olympic mean of epochs to converge, in `unit`. The status "none" means that there are no points to test
+    against."""
 
     status: RcpStatus
     reason: str
@@ -104,20 +105,21 @@ def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) ->
     """Return the probability that the Olympic mean of `num_runs` epochs to converge is `mean` or lower by luck, if
     the runs converge as the reference runs of `point` do.
 
-    Evaluations are `step` apart, in the unit of convergence. Convergence is rounded up to an evaluation, so the
-    standard deviation is taken as at least half a step: even if all reference runs met the target at the same
-    evaluation, converging one evaluation earlier is not impossible.
+    `step` is the distance between evaluations, in the unit of convergence. The standard deviation is taken as at
+    least half a step, because a run's convergence is known only as the evaluation at which it met the target.
+    Otherwise reference runs that all met the target at the same evaluation would make an earlier evaluation
+    impossible.
     """
     stdev = max(point.stdev, step / 2)
     return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """Return the lowest mean of a result's epochs to converge that the convergence test still accepts, given the
+    """Return the lowest mean of a result's epochs to converge that the convergence test accepts, given the
     reference's `mean`. It is found by bisection to 0.0001, as in the official tool.
 
-    `num_ref` counts the reference runs that enter the reference's mean; `num_runs` counts the runs of a result, 2 of
-    which Olympic scoring drops. Result and reference are assumed to have the same standard deviation, `stdev`.
+    `num_ref` is the number of reference runs in the reference's mean. `num_runs` is the number of runs of a result;
+    Olympic scoring drops 2 of them. The standard deviation `stdev` is assumed for both the reference and the result.
     """
     if stdev == 0:
         return mean
@@ -166,12 +168,12 @@ def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_
 
 
 def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Return the reference convergence points that are used. Points at smaller batch sizes than the point with the
-    fewest epochs to converge are removed. So is a point that converges slower than interpolation between its
-    neighbours gives.
+    """Return the reference convergence points to test against; the others are removed, as in the official tool.
+    First, the points at smaller batch sizes than that of the point with the fewest epochs to converge are removed.
+    Then each point that needs more epochs than interpolation between its two neighbours gives is removed.
 
-    This follows the official loop, which does not look back after a removal and so does not give the lower convex
-    hull (mlcommons/logging#368).
+    The official loop does not look at earlier points again after a removal, so the points may differ from the lower
+    convex hull (mlcommons/logging#368).
     """
     kept = sorted(points, key=lambda point: point.global_batch_size)
     fastest = min(kept, key=lambda point: point.mean)
@@ -187,9 +189,10 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
-    """Return the reference convergence point to test a batch size against, and how it was found: "found",
-    "interpolated", "smallest" or "missing". "smallest" means that the batch size is below all points and the smallest
-    point is taken; "missing" means that it is above all points."""
+    """Return the reference convergence point to test a batch size against, and how it was found. "found": a point has
+    this batch size. "interpolated": the point is interpolated between the next smaller and the next larger point.
+    "smallest": the batch size is below all points, and the smallest point is returned. "missing": the batch size is
+    above all points, and the point is None."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"
@@ -255,9 +258,9 @@ def judge_convergence(
     """Test the convergence of one complete result set against its benchmark's reference points. `epochs` are the
     epochs to converge as logged (dlrm v1 counts from 1), or samples.
 
-    Benchmarks that are not MLPerf's are tested only at the batch sizes of their reference points, and their times are
-    never normalised. MLPerf's are tested only in the Closed division, as in package_checker: in Open, the training
-    method is free.
+    A benchmark that is not MLPerf's is tested only at the batch sizes of its reference points, and its times are
+    never normalised. An MLPerf benchmark is tested only in the Closed division, as in package_checker, since the
+    training method is free in the Open division.
     """
     if division == keys.OPEN and benchmark.status == "official":
         return _untested("none", "the Open division is not held against reference convergence points")

@@ -43,11 +43,11 @@ class Evaluation:
 class RunResult:
     """Result of one run: times, counts and quality from its log. None means "not known from the log", never zero.
 
-    time_to_train_s = run_stop - run_start. train_s is the time inside blocks, from block_start to block_stop; if the
-    log has no blocks, it is the time to train minus evaluations. throughput_samples_per_s = samples_to_converge /
-    train_s. overhead_s = time_to_train_s - train_s. train_samples is the size of the dataset, even if the log states
-    the samples trained instead (`dataset_samples`). epochs_to_converge counts from the start of training, even if the
-    log counts from 1 (dlrm v1).
+    `time_to_train_s` is run_stop - run_start. `train_s` is the time inside blocks, from block_start to block_stop. If
+    the log has no blocks, `train_s` is the time to train minus the time of evaluations. `throughput_samples_per_s` is
+    samples_to_converge / train_s. `overhead_s` is time_to_train_s - train_s. `train_samples` is the size of the
+    dataset, even if the log states the samples trained instead (`dataset_samples`). `epochs_to_converge` counts from
+    the start of training, even if the log counts from 1 (dlrm v1).
     """
 
     path: str
@@ -100,9 +100,9 @@ class RunResult:
 
     @property
     def fine_qualities(self) -> frozenset[float]:
-        """Return those qualities of the run that have so many digits that two trainings do not reach the same by
-        chance. Such a quality has more than six decimals, and is not a count divided by the evaluation samples (an
-        accuracy)."""
+        """Return the qualities of the run that identify it: a second training does not reach exactly the same value
+        by chance. These qualities have more than six decimals. They are not a count divided by the number of
+        evaluation samples, as an accuracy is."""
         samples, found = float(self.eval_samples or 1), []
         for evaluation in self.evaluations:
             quality = evaluation.quality
@@ -126,9 +126,10 @@ class BenchmarkResult:
     """Score of one set of runs: the Olympic mean over exactly `num_runs_required` runs, or the reason why there is
     none.
 
-    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one such run may be
-    dropped as the slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None for an
-    incomplete set. `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
+    `score_s` is the normalised Olympic mean. `dropped` are the indices of the dropped runs in `runs`;
+    `num_runs_dropped` is the number of runs dropped at each end. A run that did not converge counts as infinitely
+    slow. One run may therefore fail to converge, since it is dropped as the slowest (training_rules.adoc, "Benchmark
+    results"). `convergence` is the RCP test; it is None for an incomplete set.
     """
 
     benchmark: str | None
@@ -204,12 +205,12 @@ def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
 
 
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None, round_name: str | None = None) -> RunResult:
-    """Return the result of the run in `log`: times, counts and quality. `benchmark` supplies what the log leaves out
-    (target, first epoch). In an Open division without a target, a run has converged if its log states success.
-    `round_name` is the round by whose rules the log is judged, None if there is none.
+    """Return the result of the run in `log`: times, counts and quality. Never raises: values that cannot be read are
+    None.
 
-    Without `benchmark`, the shipped benchmark that the log names is used. Never raises: values that cannot be read
-    are None.
+    `benchmark` supplies what the log leaves out (target, first epoch). If it is None, the shipped benchmark that the
+    log names is used. In an Open division without a target, a run has converged if its log states success.
+    `round_name` is the round by whose rules the log is judged; None if there is none.
     """
     name = _text(log.value(keys.SUBMISSION_BENCHMARK))
     benchmark = benchmark or find_definition(named_in(log), None, None)
@@ -274,18 +275,18 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return by how many milliseconds an evaluation's time stamp may be later than run_stop's, if its line is before
-    run_stop's. It is above 0 for rounds 0.7 to 1.0: their logs were assembled afterwards from time stamps that had
-    been rounded differently."""
+    """Return how many milliseconds an evaluation's time stamp may be later than run_stop's, if the evaluation's line
+    comes before run_stop's line. The value is above 0 only for rounds before 1.1. Their logs were assembled
+    afterwards from time stamps that had been rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 
 def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[tuple[LogLine, float], ...]:
     """Return a log's evaluations of finite quality inside the timed run, in order of time.
 
-    Inside means a time stamp from run_start to run_stop, and a line no later than run_stop's. If there is no
-    run_stop, it means a time stamp from run_start on. A time stamp may be later than run_stop by the
-    `late_allowance_ms` of `round_name`, the round by whose rules the log is judged.
+    An evaluation is inside if its time stamp is from run_start to run_stop, and its line is no later than run_stop's.
+    Its time stamp may be later than run_stop's by `late_allowance_ms`, which depends on `round_name`, the round by
+    whose rules the log is judged. If there is no run_stop, all evaluations from run_start on are inside.
     """
     late_ms = late_allowance_ms(round_name)
     known = f"evaluations {late_ms}"
@@ -338,9 +339,10 @@ def is_trained_samples(value: object, epochs: float, size: int) -> bool:
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the number of epochs trained according to train_samples, if train_samples contradicts epoch_num. Only
-    logs of rounds before 3.0 are looked at, whose train_samples may be the samples trained. None if the two keys
-    agree, if train_samples is the dataset's size, or if a value is unknown."""
+    """Return the number of epochs that follows from a log's train_samples, if epoch_num contradicts it: train_samples
+    divided by the size of the dataset. None if the two keys agree, if train_samples is the size of the dataset, or if
+    a value is unknown. None also for a log of round 3.0 or later. In earlier rounds, train_samples may be the samples
+    trained."""
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -350,10 +352,11 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the number of samples in a log's training data: its train_samples. A log of a round before 3.0 may state
-    the number of samples trained there; for such a log, return the size in the definition.
+    """Return the number of samples in a log's training data, which is its train_samples. In rounds before 3.0,
+    train_samples may instead be the number of samples trained. For a log of these rounds, return the size of the
+    dataset in the benchmark's definition.
 
-    In the Open division, where data may be chosen freely, the definition's size is returned only if train_samples
+    In the Open division, data may be chosen freely. There the definition's size is returned only if train_samples
     certainly is the number of samples trained. None if train_samples is not logged.
     """
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))

@@ -32,10 +32,12 @@ def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Seque
 def score_runs(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
 ) -> BenchmarkResult:
-    """Return the score of a set's runs, or the reason why the set has none. `benchmark` is None if it is not defined.
+    """Return the score of a set's runs, or the reason why the set has none. `benchmark` is None if the benchmark has
+    no definition.
 
-    The score comes only from the logs, never from scaling.json. Energy comes from `power`, if it was measured. Runs
-    of an official benchmark that differ in batch size have an Olympic mean and no score.
+    The score comes only from the logs, never from scaling.json, the official tool's file of factors. Energy comes
+    from `power`, if it was measured. If runs of an official benchmark differ in batch size, the set has an Olympic
+    mean but no score.
     """
     scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1

@@ -16,9 +16,9 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
 
 class AttemptFolder(NamedTuple):
-    """Folder of one attempt at a run. `record` is the path of its run.json, None if it has none. `has_log` is true
-    while the attempt's log is still in the folder; the log of a finished run is moved away to become the run's
-    result."""
+    """Folder of one attempt at a run. `record` is the path of the attempt's run.json, None if there is none.
+    `has_log` is True if the folder holds the attempt's log. The log of a finished run is moved out of the folder to
+    become the run's result, so `has_log` is then False."""
 
     number: int
     path: str

@@ -1,13 +1,13 @@
 """List everything at a path in one walk: result sets, run sets, sweeps, measurements, and files that look like
 results and are skipped.
 
-Every command that reads results begins with an inventory. Links to directories are never followed. Two kinds of
-directory are not entered: those that hold neither results nor measurements (NOT_RESULTS, and hidden ones), and the
-trials of a search, whose measurements are in the search's study.json.
+Every command that reads results begins with an inventory. Links to directories are never followed. Three kinds of
+directory are not entered: those that hold neither results nor measurements (NOT_RESULTS), hidden ones, and the trials
+of a search. The trials' measurements are in the search's study.json.
 
-Few files are opened. Of files that `find_skipped` looks at, the first bytes are read. Logs are read up to the record
-that names their benchmark, if their directory is not named after one of this harness's benchmarks. experiment.json is
-read to tell a sweep from a pair or a search.
+Few files are opened. `find_skipped` reads the first bytes of files that may be logs. A log is read up to the record
+that names its benchmark, but only if its directory is not named after one of this harness's benchmarks.
+experiment.json is read to tell a sweep from a pair or a search.
 """
 
 import os
@@ -51,18 +51,19 @@ _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Results, measurements and studies (searches and simulations with a study.json) found at or below `path`.
-    Folders are in the order of the walk, which is sorted by name.
+    """Inventory of a path: the results, measurements and studies (searches and simulations with a study.json) at or
+    below `path`. Folders are in the order of the walk, which is sorted by name.
 
-    `result_sets` are directories with result_*.txt, sorted by folder; if `path` is a file, one set of that single
-    log. `others` are result directories of MLPerf's other benchmarks, which are in no other member. `run_sets` are
-    directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` are
-    directories with an experiment.json that reports show as a table of configurations, or that cannot be read.
-    `measurements` maps each kind of measurement to the directories with an extra/<kind>.json. `studies` are files
-    study.json.
+    `result_sets` are directories with result_*.txt, sorted by folder. If `path` is a file, they are one set with that
+    single log. `others` are result directories of MLPerf's other benchmarks; no other member holds them. `run_sets`
+    are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` are
+    directories whose experiment.json is of a sweep, which reports show as a table of configurations, or cannot be
+    read. `measurements` maps each kind of measurement to the directories with an extra/<kind>.json. `studies` are the
+    paths of files study.json.
 
     `subfolders` maps every directory that was entered to the names of its subdirectories. `candidates` are run sets
-    and files outside of result sets, at most 20,000. `unreadable` names the first directory that could not be read.
+    and files outside of result sets, at most 20,000, that may have to be reported as skipped. `unreadable` is the
+    message about the first directory that could not be read.
     """
 
     path: Path
@@ -165,10 +166,11 @@ class SkippedFile:
 
 
 def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
-    """List the results at or below `path`; a file is taken as a log. Raises InputError if nothing is there.
+    """Return the inventory of `path`: the results at or below it. A file is taken as a log. Raises InputError if
+    nothing is there.
 
-    Logs of the benchmark that `benchmark_file` defines are judged even if MLPerf has a benchmark of the same name.
-    Raises DefinitionError if `benchmark_file` cannot be loaded.
+    If `benchmark_file` defines a benchmark, its logs are judged even if MLPerf has another benchmark of the same
+    name. Raises DefinitionError if `benchmark_file` cannot be loaded.
     """
     path = Path(path)
     try:
@@ -256,9 +258,9 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def list_result_sets(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
-    """Return the result sets of all inventories (each lists what a path holds). Raises InputError if an inventory
-    holds no result sets. An inventory that holds only MLPerf's other benchmarks is left out, without an error, if
-    another inventory holds result sets."""
+    """Return the result sets of all inventories (lists of a path's contents). Raises InputError if an inventory holds
+    no result sets. No error is raised for an inventory that holds only MLPerf's other benchmarks, if another
+    inventory holds result sets."""
     is_any_judged = any(inventory.result_sets for inventory in inventories)
     return tuple(
         result_set
@@ -277,11 +279,13 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Return what looks like a result and is not judged, to tell the user: logs with other names than result_*.txt,
-    and run sets without a log of a finished run. At most MAX_SKIPPED are returned.
+    """Return files and folders that look like results but are not judged, to tell the user: logs with other names
+    than result_*.txt, logs of MLPerf Inference, and run sets without a log of a finished run. At most MAX_SKIPPED are
+    returned.
 
-    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are left out, since rule RS109
-    reports them. So are unreadable files, and the path that the user gave if it is itself a file.
+    A log is recognised by a record in its first 64 KiB. Files beside result_*.txt are not returned, since rule RS109
+    reports them. Unreadable files are not returned either, nor is the path that the user gave, if this path is a
+    file.
     """
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}

@@ -1,5 +1,5 @@
-"""Recognise results of MLPerf's other benchmarks, which this harness does not define: they are listed by name and not
-judged.
+"""Recognises results of MLPerf's other benchmarks, which this harness does not define. They are listed by name and
+not judged.
 
 A log states its benchmark (`submission_benchmark`). If no log in a directory does, the directory's name counts. The
 inventory leaves these results out of its result sets, so that no command judges, scores or draws them.
@@ -83,12 +83,12 @@ def count_others(others: Sequence[OtherSet]) -> str:
 
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
-    """Return the name of the other MLPerf benchmark that a result set belongs to, or the form of its logs (LOADGEN or
-    JSON_LINES). None if the set is to be judged.
+    """Return the name of the other MLPerf benchmark (one that this harness does not define) that a result set belongs
+    to. If its logs are no training logs, return their form (LOADGEN or JSON_LINES). None if the set is to be judged.
 
-    A set is judged, whatever its logs state, if its directory is named after one of this harness's benchmarks, or if
-    a definition lies beside it. Otherwise it is judged in two cases: a log names `own` (a benchmark of the user's) or
-    a benchmark outside of `OTHER_BENCHMARKS`; or neither a log nor the directory names a benchmark in
+    A set is judged if its directory is named after one of this harness's benchmarks, or if a definition lies beside
+    it, whatever its logs state. It is also judged if a log names `own` (a benchmark of the user's), or a benchmark
+    outside of `OTHER_BENCHMARKS`. Last, it is judged if neither a log nor the directory names a benchmark in
     `OTHER_BENCHMARKS`.
     """
     if result_set.benchmark in shipped_names() or result_set.definition_file is not None:

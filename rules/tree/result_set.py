@@ -57,9 +57,9 @@ class ResultSet:
 
     @property
     def parameter_files(self) -> tuple[Path, ...]:
-        """Return the possible paths of files that ask the official package checker to leave out checks. They are in
-        the root, the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines");
-        outside a submission tree, in the logs' directory."""
+        """Return the paths at which a file may ask the official package checker to leave out checks. In a submission
+        tree, these are in the root, the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and
+        Guidelines"). Elsewhere, it is one path in the directory of the logs."""
         top = _top(self.folder)
         places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
         return tuple(place / PARAMETERS for place in places)

@@ -74,9 +74,9 @@ round."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """Return what an inventory (list of a path's contents) holds to judge or to leave out: logs, sets, submissions
-    and rounds. Contents of a submission or round are part of it and are not returned by themselves. Raises InputError
-    if nothing is found, or if a directory could not be read."""
+    """Return the targets in an inventory (list of a path's contents): logs, sets, submissions and rounds, each to be
+    judged or left out as a whole. What lies in a submission or round is part of it and not a target by itself. Raises
+    InputError if nothing is found, or if a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return inventory.others or (inventory.path,)
     inventory.require_readable()

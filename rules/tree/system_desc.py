@@ -26,8 +26,8 @@ COUNTS = (
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemDesc:
     """System description as read from systems/<system>.json: its fields, or the reason why there are none. `oddities`
-    describes defects that this harness tolerates; stricter readers, such as the official tools, do not tolerate
-    them."""
+    describes defects of the file that this harness tolerates, but that stricter readers, such as the official tools,
+    do not."""
 
     fields: Mapping[str, Any] | None
     error: str | None = None

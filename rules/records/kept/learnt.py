@@ -24,9 +24,10 @@ class LearntManifest(Document, frozen=True, kw_only=True):
     equal."""
     seed: Count
     accuracy: dict[str, float]
-    """Accuracy of the network: a dict from measure to value. A network that predicts costs is tested on sets of
-    embedding tables outside of its training data. `tau` is Kendall's rank correlation with the true costs, and
-    `error` the mean absolute percentage error. `additive_tau` and `additive_error` are the same measures for a
-    prediction that adds up the costs of single tables. `repeat_error` is the error between both halves of the
-    measurement's rounds. A policy has only `reward`, its final mean reward."""
+    """Accuracy of the network: a dict from the name of a measure to its value. A network that predicts costs is
+    tested on sets of embedding tables outside of its training data. `tau` is Kendall's rank correlation of the
+    predicted costs with the true costs, and `error` is the mean absolute percentage error. `additive_tau` and
+    `additive_error` are the same two measures of a simpler prediction, the sum of the costs of single tables.
+    `repeat_error` is the error between the two halves of the measurement's rounds. A policy has only `reward`, its
+    final mean reward."""
     arrays: Arrays
