@@ -21,12 +21,12 @@ def series_figure(
     axis: tuple[str, Callable[[float], str]],
     **caption: Unpack[Caption],
 ) -> Figure:
-    """Return a chart of a series of run sets: a dot per set in the order of time. `codes` maps the name of each
-    version of the code to its dots; `days` are labels of the x axis with their positions on it.
+    """Return a chart of a series of run sets over time, with a dot for each set. `codes` maps the name of each
+    version of the code to its dots. `days` are labels of the x axis with their positions.
 
-    `parts` are the parts of the series between changes: (index of the first run set, index after the last, mean, low
-    and high end of the spread). `axis` has the name of the quantity, and the function that writes its values at
-    ticks.
+    `parts` are the parts into which detected changes divide the series. Each part is a tuple: index of the first run
+    set, index after the last, mean, low end of the spread, high end of the spread. `axis` has the name of the
+    quantity, and the function that writes its values at ticks.
     """
     dots = [dot for _, some in codes for dot in some]
     values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]

@@ -114,12 +114,12 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
 
 def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
-    """Name on standard error the regressions, and the series (results over time) that cannot be judged; return the
+    """Print on standard error the regressions, and the series (results over time) that cannot be judged; return the
     exit code.
 
-    A series counts as ended, and is ignored, if it cannot be judged and its newest run set is older than the last
-    `last` run sets of every series that can be judged. Raises HarnessError (exit 7) if no regression is shown and
-    either no series can be judged, or a series that has not ended cannot.
+    A series that cannot be judged is ignored if it has ended. It has ended if its newest run set is older than the
+    newest `last` run sets of every series that can be judged. Without a regression, raises HarnessError (exit 7) if
+    no series can be judged, or if some series can neither be judged nor be ignored.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 

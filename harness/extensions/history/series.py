@@ -64,19 +64,20 @@ class SeriesPoint:
     value: float
     interval: Interval | None
     code: str
-    """First 12 characters of the digest of the code that was measured; several digests are separated by commas. Where
-    results have no digest, the digest of the code with which the run set began; 'unknown' where it has none
-    either."""
+    """First 12 characters of the digest of the code that was measured; several digests are separated by commas. If
+    the results have no digest, it is the digest of the code with which the run set was begun. It is 'unknown' if the
+    run set has no digest either."""
     commit: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Change between two run sets of a series. The 95 % interval of the change's size (Welch) takes the change's
-    place in the series as certain, which it is not.
+    """Change of the mean between two neighbouring run sets of a series. The change's size has a 95 % interval
+    (Welch), which leaves out that the change may lie between other run sets.
 
-    `step` is the mean after the change over the mean before it; where differences are compared, the mean after less
-    the mean before. `at` is the index of the first set after the change.
+    `step` is the ratio of the mean after the change to the mean before it. For a quantity that is compared by
+    differences, `step` is the mean after the change minus the mean before it. `at` is the index of the first set
+    after the change.
     """
 
     at: int
@@ -132,11 +133,11 @@ class SetSeries:
 
 
 def read_series(folder: Path) -> tuple[tuple[SetSeries, ...], Mapping[str, int]]:
-    """Return the series of all run sets at or below `folder`, with their changes; the series with the newest run set
-    comes first. The rules do not judge the run sets here.
+    """Return the series of all run sets at or below `folder`, with their changes. The series with the newest run set
+    comes first. Run sets are not checked against MLPerf's rules.
 
-    Also returned are the numbers of run sets that belong to no series: a dict from the reason to the number, the most
-    frequent reason first. Raises InputError where `folder` cannot be read.
+    Also return how many run sets belong to no series, as a dict from the reason to the number of sets; the most
+    frequent reason comes first. Raises InputError if `folder` cannot be read.
     """
     inventory = take_inventory(folder)
     in_processes = find_in_processes(inventory)
@@ -202,10 +203,11 @@ def _read_measured(folder: Path, kind: str) -> Result:
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Return a series for each quantity of a result, with the result's run set as its only one. Each is paired with a
-    digest of everything that all run sets of one series have in common.
+    """Return a series for each quantity of a result. Each series has a single run set, the one of the result.
 
-    Raises _OnNoSeriesError where the result can belong to no series.
+    Each series is paired with a digest. Series with equal digests are parts of one series: the digest is made from
+    everything that run sets of one series must have in common. Raises _OnNoSeriesError if the result can belong to no
+    series.
     """
     asked = result.asked
     if asked is None:

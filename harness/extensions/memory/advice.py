@@ -89,10 +89,10 @@ def _ask_next(setup: Setup, best: PoolResult, folder: Path, row_size: int | None
 
 
 def advise_trace(kept: KeptTrace, folder: Path, ratio_at: tuple[float, float]) -> str:
-    """Say how many bytes of DRAM all embedding rows and a cache of some of them take, and the command that simulates
-    slower memories.
+    """Return sentences for a study of a trace: how many bytes of DRAM all embedding rows take, how many a cache of
+    some of the rows takes, and which command simulates slower memories.
 
-    `ratio_at` has the cache's size as a share of the rows, and the share of lookups that miss it.
+    `ratio_at` has two shares: the cache's size as a share of the rows, and the share of lookups that miss the cache.
     """
     trace, (share, ratio) = kept.trace, ratio_at
     unit_bytes = trace.unit_bytes or kept.about.get("row_bytes")

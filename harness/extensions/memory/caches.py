@@ -86,10 +86,10 @@ class SimulatedCurve:
 class RemoteLookups:
     """Lookups of embedding rows on devices of a slower memory, in the order of the trace, with their stack distances.
 
-    Lookups with device -1, of rows in local DRAM, reach no cache and are left out. A sample here is one query of the
-    trace. Miss ratios are shares of the lookups of tables that `are_below` DRAM (None: all); lookups of other tables
-    must have device -1. Where rows of tables differ in size, distances and capacities are in the trace's units of
-    bytes.
+    Lookups of rows in local DRAM have device -1; they reach no cache and are left out. A sample is here one query of
+    the trace. `are_below` says for each table whether its rows are below DRAM; None means all tables. Only lookups of
+    these tables count in miss ratios, and all lookups of other tables must have device -1. If rows differ in size
+    between tables, distances and capacities are in the trace's units of bytes.
     """
 
     def __init__(
@@ -217,10 +217,12 @@ def grid_sizes(num_rows: int, load_factor: float) -> NDArray[np.int64]:
 def fit_sizes(
     sizes: Sequence[NDArray[np.int64]], misses: Sequence[NDArray[np.float64]], max_rows: int
 ) -> tuple[int, ...]:
-    """Choose a cache size for each table, `max_rows` rows at most together, that minimises the sum of misses.
+    """Choose a cache size for each table, so that the sum of misses is minimal and all caches together have at most
+    `max_rows` rows.
 
-    `sizes` [tables][choices] are each table's sizes in rows, rising from 0; `misses` has the misses at each size.
-    Dynamic programming, exact up to 4,096 rows together.
+    `sizes` [tables][choices] are the sizes in rows from which each table can choose, rising from 0; `misses`
+    [tables][choices] has the misses at each size. The sizes are found by dynamic programming, which is exact if
+    `max_rows` is at most 4,096.
     """
     unit = -(-max_rows // _MOST_UNITS) or 1
     left = max_rows // unit
@@ -246,8 +248,9 @@ def fit_caches(
     """Divide cache memory of `max_rows` rows among tables in two ways: with fewest misses, and with the same share of
     each table's rows.
 
-    Return both divisions, each as the number of rows of each table's cache [tables]. `units` [tables] is the size of
-    a row of each table; where it is given, `max_rows` is in the unit of these sizes.
+    Return both divisions, each as the number of rows in each table's cache [tables]. `units` [tables] is the size of
+    one row of each table, for tables whose rows differ in size. With `units`, `max_rows` is a size in the same unit
+    and not a number of rows.
     """
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))

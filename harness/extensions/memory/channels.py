@@ -2,9 +2,9 @@
 
 Reads wait in one queue, first come first served, for the first channel that is free. Each read occupies its channel
 for `channels` / ceiling seconds, where the ceiling is the device's highest reads per second: a saturated device then
-reads at its ceiling. The rest of a read's latency, at the queue depth at which reads are issued, delays the answer
-and occupies no channel. Since all reads occupy a channel equally long, read i goes to channel i modulo `channels`,
-and each channel is a queue of its own.
+reads at its ceiling. A read's latency is usually longer than that. The rest of it delays the answer and occupies no
+channel; it depends on the queue depth at which reads are issued. Since all reads occupy a channel equally long, read
+i goes to channel i modulo `channels`, and each channel is a queue of its own.
 """
 
 from collections.abc import Iterator
@@ -41,10 +41,12 @@ class Answers(NamedTuple):
 
 
 def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.int32]:
-    """Draw each query's quantile of the read latency on each device [devices, queries], as indices of `_STEPS`.
+    """Draw for each query and device a quantile of the read latency [devices, queries]; each quantile is an index
+    into `_STEPS`.
 
-    The draws are stratified: each part of the distribution comes equally often, in random order, from `seed`. With
-    independent draws the number of very slow reads would vary, and a p99 with it.
+    The draws are stratified: each part of the distribution is drawn equally often, in random order, which `seed`
+    decides. With independent draws, the number of very slow reads, and therefore the p99 of latencies, would vary
+    between seeds.
     """
     draws = np.random.default_rng((seed, 3))
     exponents = -np.log1p(-(np.arange(num_queries) + 0.5) / num_queries)
@@ -115,12 +117,12 @@ def _in_flight(arrivals_s: Times, spent_s: float) -> float:
 
 
 def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
-    """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, at queue depth
-    `depth`.
+    """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, when reads are
+    issued at queue depth `depth`.
 
-    The memory's file gives latencies at some depths. At these, the result is the given latency less the time that a
-    read spends in the queue and a channel when as many reads are in flight; each read occupies a channel for
-    `read_s`. Between two of these depths the result is interpolated; beyond the deepest it stays.
+    The memory's file `tier` gives the read latency at some queue depths. At these depths, the result is the given
+    latency minus the time that a read spends in the queue and in a channel; each read occupies a channel for
+    `read_s`. Between two given depths the result is interpolated. Beyond the deepest one it is constant.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
@@ -138,12 +140,14 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
-    """Return the delay in seconds from the time at which a query's last read leaves a channel to its last answer from
-    that channel [reads, steps]. The axes are the number of the query's reads on the channel, and the quantile.
+    """Return the delay in seconds between two times of a query on one channel: its last read leaves the channel, and
+    the answers to all its reads have come [reads, steps]. The axes are the number of the query's reads on the
+    channel, and the quantile.
 
-    Each read left the channel `read_s` before the next one. The delay is therefore the largest of (latency beyond the
-    channel - `read_s` x reads after it) over the query's reads; its distribution function is the product of those of
-    the single reads. For more reads than the array has rows, the last row holds.
+    Reads leave the channel one after the other, `read_s` apart. The delay is therefore the maximum over the query's
+    reads of (latency beyond the channel - `read_s` x number of later reads). The distribution function of this
+    maximum is the product of the distribution functions of the single reads. The last row also holds for more reads
+    than the array has rows.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1

@@ -43,10 +43,10 @@ class FleetRow(NamedTuple):
 
 
 def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> list[str]:
-    """Compare the study's best speed-up or saving of power with the published one and say what causes the difference,
-    or say why the study has none.
+    """Compare the study's best speed-up, or its saving of power, with the published one, and say what causes the
+    difference. If the study has no speed-up or saving, say why.
 
-    Return the findings. If the study has a speed-up of the switch, the findings on that speed-up come first.
+    Return the findings. If the study has a speed-up from summing rows in the switch, the findings on it come first.
     """
     has_pools = {"host", "switch"} <= {*question.pools}
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
@@ -93,8 +93,8 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> list[str]:
 
 
 def _compare_tiers(said: Sequence[PoolResult]) -> str:
-    """Return a sentence with the latency that the slowest memory adds to a query, as a multiple of what the fastest
-    memory adds. Both have the same row cache, and sum rows in the same place. Empty where fewer than two memories can
+    """Return a sentence that compares the latency that the slowest and the fastest memory add to a query, as a ratio.
+    Both memories have the same row cache, and rows are summed in the same place. Empty if fewer than two memories can
     be compared."""
     waiting = [each for each in said if each.wait_s]
     if not waiting:
@@ -131,10 +131,10 @@ def _say_setter(setup: Setup, gain: float) -> str:
 
 
 def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int, kept_bytes: int = 0) -> list[FleetRow]:
-    """Count the hosts of a fleet with all rows in DRAM, and of one fleet for each memory and row cache, whose hosts
-    answer queries at the highest possible rate.
+    """Count the hosts of several fleets, each at the highest query rate that its hosts can answer: one fleet with all
+    rows in DRAM, and one fleet for each slower memory and row cache.
 
-    `num_rows` is the number of embedding rows, or their total size in units where rows differ in size. `kept_bytes`
+    `num_rows` is the number of embedding rows; if rows differ in size, it is their total size in units. `kept_bytes`
     is the size of the tables that stay in DRAM whole.
     """
     question = setups[0].question

@@ -1,8 +1,8 @@
 """Simulate row caches of several replacement policies over a trace of embedding lookups, lookup by lookup.
 
-A cache sees the whole trace, but its misses are counted only from a given lookup on (for `trace`, from the second
-half). By then the cache is warm. A static set of rows is chosen from the lookups before that point, so it is judged
-by other lookups.
+A cache sees the whole trace, but its misses are counted only after a warm-up; in the command `trace`, the warm-up is
+the first half of the trace. The policy of a fixed set of rows chooses the set by the lookups of the warm-up, so it is
+not judged by the lookups from which it chose.
 """
 
 from collections import OrderedDict

@@ -1,12 +1,14 @@
 """Simulate embedding rows on memory devices behind links: placement, bytes over each link, and latency added to
 queries.
 
-Time is simulated. A query is one sample: a bag of every table. Its reads are issued together, wait for the channels
-of their devices, first come first served, and overlap; a thread with fewer reads in flight than a query needs issues
-them in waves. When a query's last device is done, its bytes cross the link that all devices share to the host, one
-query after another. Rows are summed by the host, by each device for its own rows, or by the switch between them
-(PIFS-Rec, MICRO'24); a sum crosses the remaining links as one row. Drives without a switch share no link: each
-answers over its own link while it reads.
+Time is simulated. A query is one sample, which looks up a bag of rows in every table. All reads of a query are issued
+together. They wait for the channels of their devices, first come first served, and overlap. A thread that can have
+fewer reads in flight than a query needs issues the reads in waves.
+
+When the last device of a query is done, the query's bytes cross the link to the host, which all devices share;
+queries cross it one after another. Rows are summed by the host, by each device for its own rows, or by the switch
+between devices and host (PIFS-Rec, MICRO'24). From there on, a sum takes the bytes of one row. Drives without a
+switch share no link: each drive answers over its own link while it reads.
 """
 
 from typing import Literal, NamedTuple
@@ -78,9 +80,10 @@ class Waits(NamedTuple):
         """Return the latencies that rows outside DRAM add to queries in the steady state at `rate` queries/s; `most`
         is the busiest resource.
 
-        Queries are chosen such that their waits, if `most` were the only server, are distributed as in the steady
-        state. Where such a wait still differs from the steady state's, the difference is added to the query's wait
-        for `most`.
+        In the steady state, the distribution of waits is known for a model in which `most` is the only server.
+        Simulated queries are chosen such that their waits in this model have that distribution. Where a chosen
+        query's wait in the model is still too short or too long, the difference is added to its simulated wait for
+        `most`.
         """
         alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
         if self.others:
@@ -156,10 +159,11 @@ def count_reads(
     num_devices: int,
     granules: Ids | None = None,
 ) -> RemoteReads:
-    """Count the rows that each sample reads from each memory device, and the bags to which these rows belong.
+    """Count the rows that each sample reads from each memory device, and the bags (the rows that a sample looks up in
+    one table) to which these rows belong.
 
-    If `granules` [tables] is given, smallest reads are counted instead of rows: it is the number of smallest reads
-    that a row of each table takes.
+    A device reads a row in one or several reads of the smallest size that it can read. If `granules` [tables] gives
+    the number of these reads for a row of each table, these reads are counted, not rows.
     """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
     pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)
@@ -215,12 +219,12 @@ def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resou
 def simulate_waits(
     reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int, *, rate: float | None, seed: int
 ) -> Waits:
-    """Simulate the latency added to queries (samples in random order) that arrive as a Poisson process of `rate` a
-    second.
+    """Simulate the latency added to queries that arrive as a Poisson process of `rate` per second. Queries are the
+    samples of the trace in random order.
 
-    If `rate` is None, queries are so far apart that none waits for another. The host, device or switch that adds rows
-    up has a limited number of reads in flight. A query with more reads issues them in waves, and takes one latency
-    for each wave. Equal seeds give equal arrivals and draws, whatever the other arguments.
+    If `rate` is None, queries are so far apart that none waits for another. The place where rows are summed (host,
+    device or switch) can have a limited number of reads in flight. A query with more reads issues them in waves, and
+    takes one read latency for each wave. Equal seeds give equal arrivals and draws, whatever the other arguments.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
     limit = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))

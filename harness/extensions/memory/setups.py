@@ -152,9 +152,9 @@ class Setup:
         return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
-        """Return the speed-up of adding embedding rows up in `pool` instead of in `over` (each host, device or
-        switch): the ratio of the mean latencies added to a query. None where one of the two cannot answer the query
-        rate, or where no latency is added."""
+        """Return the speed-up from adding embedding rows up in `pool` rather than in `over`: the mean latency added
+        to a query with `over`, divided by that with `pool`. Both are one of host, device and switch. None if either
+        cannot answer the query rate, or if `pool` adds no latency."""
         if max(self.load(over), self.load(pool)) >= 1:
             return None
         slower, faster = (float(self.waits(each).total.mean()) for each in (over, pool))

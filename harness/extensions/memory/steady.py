@@ -1,12 +1,15 @@
 """Bring simulated queries to the steady state: post-stratify them by a waiting time whose distribution is known.
 
-Near a resource's ceiling a few long busy periods set the mean and the p99, and 200,000 queries leave both to chance.
-So each simulated query also goes, at its arrival, through a single-server queue with the busiest resource's service
-times: an M/G/1 queue, whose waits are known exactly (Pollaczek and Khinchine: Asmussen 2003, "Applied probability and
-queues", VIII.5). Queries are then chosen such that these waits are distributed as in the steady state, by
-post-stratification (Asmussen and Glynn 2007, "Stochastic simulation", V.7); all other delays stay as simulated. Where
-other resources are nearly as busy, queries are weighted first so that the waits at each of them are distributed as in
-the steady state, too: raking (Deming and Stephan 1940, Annals of Mathematical Statistics 11).
+Near a resource's ceiling, a few long busy periods decide the mean and the p99, so that both vary by chance even with
+200,000 queries. Each simulated query is therefore also sent through a second, simpler queue: a single server with the
+service times of the busiest resource. This is an M/G/1 queue, whose waits in the steady state are known exactly
+(Pollaczek and Khinchine: Asmussen 2003, "Applied probability and queues", VIII.5). Queries are then chosen such that
+their waits in this queue are distributed as in the steady state (post-stratification: Asmussen and Glynn 2007,
+"Stochastic simulation", V.7). All other delays of the chosen queries stay as simulated.
+
+If other resources are nearly as busy, there is such a queue for each of them. Queries are then weighted before they
+are chosen, so that the waits in all of these queues are distributed as in the steady state (raking: Deming and
+Stephan 1940, Annals of Mathematical Statistics 11).
 """
 
 from collections.abc import Sequence
@@ -79,11 +82,11 @@ def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:
-    """Choose a simulated query for each quantile of the waits in the steady state: the query whose wait in `waits_s`
-    [queries] is nearest. Return the indices of the chosen queries.
+    """Choose for each quantile of the waits in the steady state the simulated query with the nearest wait. Return the
+    indices of the chosen queries.
 
-    For quantiles of 0, queries without a wait are taken, at even distances. Where no query waits, each query is taken
-    once.
+    `waits_s` [queries] has the waits of the simulated queries. For quantiles of 0, queries that did not wait are
+    chosen, evenly spread over all such queries. If no query waited, each query is chosen once.
     """
     idle, waiting = np.flatnonzero(waits_s <= 0.0), np.flatnonzero(waits_s > 0.0)
     num_idle = int((quantiles_s <= 0.0).sum())

@@ -144,8 +144,8 @@ def tiers_study(
 def read_traced(
     folder: Path, benchmark: Benchmark | None, row_bytes: int | None, side: Side | None = None
 ) -> tuple[AccessTrace, int, str]:
-    """Read a trace of embedding lookups; return the trace, the bytes of a row (of a unit where rows differ in size),
-    and the trace's description.
+    """Read a trace of embedding lookups. Return the trace, the bytes of a row, and a description of the trace. If
+    rows differ in size, the bytes are those of one unit of the trace.
 
     Raises HarnessError (exit 2) if the trace is of another benchmark definition than `benchmark`, if no row size is
     known, or if no table belongs to `side` (user or item). Also raises the errors of `read_trace`.
@@ -230,10 +230,10 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
 def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
     """Return the row caches to simulate, and the first sample whose misses are counted.
 
-    The samples before it are the warm-up. If the user does not give its length, it is half of the trace. If all
-    caches are LRU, it is shorter where possible: the fewest tenths of the trace after which every cache misses about
-    as often as in the second half. Raises ConfigError if a static set of rows is to be chosen from a warm-up without
-    samples.
+    All earlier samples are the warm-up. The user may give the length of the warm-up; otherwise it is half of the
+    trace. If all caches are LRU and no length is given, the warm-up may be shorter: it then ends after the fewest
+    tenths of the trace from which on every cache misses about as often as in the second half. Raises ConfigError if a
+    static set of rows is to be chosen from a warm-up without samples.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
@@ -496,12 +496,11 @@ def _find_p99(setup: Setup, waits: Times) -> float | None:
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the smallest and largest speed-up of adding embedding rows up in `pool` (device or switch) instead of in
-    the host, within the ranges of the memory's numbers.
+    """Return the smallest and largest speed-up from adding embedding rows up in `pool` (device or switch) rather than
+    in the host. The memory's numbers (latencies, reads in flight) vary over the ranges in the memory's file.
 
-    The speed-up is smallest if the host has many reads in flight, the pool has few, and the switch adds little to
-    each read that the host waits for. A longer read latency may raise or lower the speed-up, so both ends of the
-    latency's range are tried.
+    The speed-up is smallest if the host has many reads in flight, `pool` has few, and the switch adds little latency
+    to the host's reads. A longer read latency may raise or lower the speed-up, so both ends of its range are tried.
     """
     tier = setup.tier
     latency, hop = tier.read_latency_s, tier.switch_latency_s

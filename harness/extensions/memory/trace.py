@@ -58,10 +58,10 @@ class KeptTrace:
 def trace_benchmark(
     config: RunConfig, split: Literal["train", "eval"], num_lookups: int, data_root: Path | None
 ) -> KeptTrace:
-    """Trace the embedding lookups of a split's first samples, as the model sees them, until there are `num_lookups`
-    or the split ends.
+    """Trace the embedding lookups that a model makes for the first samples of a split. Stop after `num_lookups`
+    lookups, or at the end of the split.
 
-    Raises ConfigError for a model without embedding bags, and DatasetError for data that cannot be read or made.
+    Raises ConfigError if the model has no embedding bags, and DatasetError if the data cannot be read or made.
     """
     workload, benchmark = config.workload, config.benchmark
     refuse_without_bags(workload, "trace")
@@ -130,7 +130,8 @@ def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = No
     """Read a file of embedding lookups, or draw lookups that follow a file's profile of stack distances.
 
     `tables` is a file that describes the tables. A query is `items` samples, of which only the first looks up tables
-    of the user's side. Raises DatasetError, HarnessError (exit 9), OSError.
+    of the user's side. Raises DatasetError if a file is wrong or has fewer samples than one query, HarnessError (exit
+    9) if the lookups do not fit into memory, and OSError if a file cannot be read.
     """
     available = read_resources().available_memory_bytes
     if is_profile := path.suffix in _PROFILES:
@@ -274,11 +275,11 @@ def name_units(trace: AccessTrace) -> str:
 
 
 def say_cold(caches: str, num_lookups: int, *, is_drawn: bool = True) -> str:
-    """Return a warning that most misses of a cache are first lookups of a row. The warning names the trace's
-    `num_lookups` lookups, and advises a longer trace.
+    """Return a warning that most misses of a cache are first lookups of a row. The warning names the trace's number
+    of lookups, and advises a longer trace.
 
-    `caches` names the caches; it is empty for all caches of a study. `is_drawn` says whether the option --lookups
-    makes a longer trace; for a file of lookups it does not.
+    `caches` names the caches that the warning is about; if it is empty, the warning is about all caches of the study.
+    `is_drawn` says whether the option --lookups can make the trace longer, which it cannot for a file of lookups.
     """
     most = f"With {caches}, most misses" if caches else "Most misses"
     longer = "make a longer trace (--lookups)" if is_drawn else "take a longer trace"

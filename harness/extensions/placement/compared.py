@@ -62,9 +62,9 @@ class PlacementCosts:
     origin: Literal["measured", "modelled"] = "modelled"
     """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """Function that returns how far the rounds in which a set of tables was timed differ: their interquartile range,
-    as a fraction of their median. If tables were timed singly, it returns the largest value of any table; None if no
-    value is known."""
+    """Function that returns by how much repeated timings of a set of tables differ: the interquartile range of the
+    timed rounds, as a fraction of their median. If each table was timed alone, it returns the largest such fraction
+    among the set's tables. It returns None if no fraction is known."""
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
@@ -168,10 +168,10 @@ def compare_searches(
     *,
     is_small: bool,
 ) -> SearchComparison:
-    """Compare the costs of the plans that searches found over all tasks (sets of tables to place).
+    """Compare searches by the costs of the placement plans that they found, over all tasks (sets of tables to place).
 
-    `bounds` has for each task a lower bound of the cost of plans that cut no table; where `is_small`, tasks are so
-    small that all plans were tried, and the bound is the least cost.
+    `bounds` has for each task a lower bound of the cost of plans that cut no table. If `is_small`, tasks are so small
+    that all such plans were tried: each bound is then the least cost of these plans.
     """
     least, origin = np.array(bounds, np.float64), costs.origin
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
@@ -283,9 +283,9 @@ def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float |
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:
-    """Return the verdict on a search's plans against the best baseline's. For several tasks the mean's confidence
-    interval decides. For one task it decides whether the difference exceeds `noise`, the spread of the measured
-    rounds."""
+    """Return a sentence that compares the cost of a search's plans with the cost of the best baseline's plans. With
+    several tasks, the confidence interval of the mean difference decides whether one is cheaper. With one task, one
+    is cheaper if the difference exceeds `noise`, the spread of the measured rounds."""
     if gain.mean is None:
         return f"has no plan to compare with {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)
@@ -303,9 +303,9 @@ def _verdict(gain: _Gain, base: str, noise: float) -> str:
 
 
 def name_row(name: str, costs: PlacementCosts) -> str:
-    """Return the name of a search's row in the table of plans, which is usually the search's own name. NeuroShard's
-    search without a cost net is named 'beam over columns', since it then is only a beam search over cuts of
-    columns."""
+    """Return the name of a search's row in the table of plans, which is usually the search's own name. The exception
+    is NeuroShard's search without a cost net: it is named 'beam over columns', since without the net it is only a
+    beam search over cuts of columns."""
     return _BEAM if name == _NEUROSHARD and not costs.has_net else name
 
 
@@ -399,10 +399,11 @@ def list_cheapest(
     estimate: PlannerEstimate | None,
     names: Sequence[str] = (),
 ) -> list[StudyTable]:
-    """Return two tables for the cheapest plan: the embedding tables with the devices that hold them, and the devices
-    with their load.
+    """Return two tables that describe the cheapest plan: the embedding tables with the devices that hold them, and
+    the devices with their load.
 
-    Return no table if the cheapest plan is TorchRec's own, which `torchrec_tables` lists, or if no plan has a cost.
+    Return no table if no plan has a cost. Also return none if the cheapest plan is TorchRec's own, since
+    `torchrec_tables` describes it.
     """
     known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
     name = next(iter(find_cheapest(known, _balances(found))), "")
@@ -487,11 +488,12 @@ def _close(
     base: str | None,
     reached: Mapping[str, str],
 ) -> str:
-    """Name the search with the cheapest plans, among the searches that placed all tasks, and say how evenly its plans
-    load devices.
+    """Return a sentence that names the search with the cheapest plans and says how evenly these plans load devices.
+    Only searches that placed all tasks are compared.
 
-    `reached` is a dict from search to a word: 'optimum' if the search's plans are as cheap as the cheapest plans that
-    cut no table, 'bound' if they are as cheap as a lower bound of that cost.
+    `reached` is a dict from search to a word. The word is 'optimum' if the search's plans are as cheap as the
+    cheapest plans that cut no table. It is 'bound' if the plans are as cheap as a lower bound of the cost of plans
+    that cut no table.
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."

@@ -32,13 +32,13 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Measure on this CPU the bandwidths of memory and of links within a host, except those in `given`, which the
-    user set. Return `devices` with the measured bandwidths, the names of the measured fields, and the fixed times of
-    a step.
+    """Measure on this CPU the rates and fixed times by which plans are costed. Return `devices` with the measured
+    bandwidths, the names of the measured fields, and the fixed times of a step.
 
-    The bytes/s of a memory copy stand for both bandwidths, since ranks on one host exchange data by copies in memory.
-    Fixed times follow from timed lookups of one row each in nine tables and in one table. Rates of links between
-    hosts stay assumed.
+    The bandwidths of memory and of links within a host are measured, except those named in `given`, which the user
+    set. Both are the bytes/s of a memory copy, since ranks on one host exchange data by copies in memory. The fixed
+    times are computed from two timings: of lookups in nine tables and in one table, one row in each. The bandwidth of
+    links between hosts is not measured.
     """
     import torch
 

@@ -49,12 +49,12 @@ class KeptCosts:
         return max((spread for spread in found if spread is not None), default=None)
 
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
-        """Return those measured sets of the costs file whose tables are all among `tables` and the parts that halving
-        makes of `tables`.
+        """Return the measured sets of the costs file in which every table is one of `tables`, or a part that halving
+        makes of one of them.
 
-        If an entry of the file states no reuse (how often a batch looks up the same rows), it stands for the first
-        table that has the entry's other properties. Raises ConfigError if fewer than MIN_SETS sets are found, or if
-        an entry of a table in a set lacks the times of the two halves of the measured rounds.
+        An entry of the file may lack its reuse (how often a batch looks up the same rows). The entry then stands for
+        the first table with the entry's other properties. Raises ConfigError if fewer than MIN_SETS sets are found,
+        or if a table of a set lacks the times of the two halves of the measured rounds.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):
@@ -130,13 +130,13 @@ def read_costs(path: Path, task: Task) -> KeptCosts:
 
 
 def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int = 0) -> CostsRecord:
-    """Measure the seconds per step of each table to place, and of the halves into which a plan may cut it, on one CPU
-    thread.
+    """Measure on one CPU thread the seconds per step of each table to place, and of the halves into which a plan may
+    cut the table.
 
-    A table and its halves are measured alternately. If `num_sets` sets of tables are drawn, all tables, halves and
-    sets are measured alternately. If some tables differ only in reuse (how often a batch looks up the same rows),
-    their costs hold for their own reuse; other costs hold for any reuse. Raises ConfigError if tables that are
-    measured alternately do not fit in free memory.
+    Each table is measured alternately with its halves. If `num_sets` is above 0, that many sets of tables are drawn,
+    and all tables, halves and sets are measured alternately. If some tables differ only in reuse (how often a batch
+    looks up the same rows), the cost of each holds for its reuse only. The costs of all other tables hold for any
+    reuse. Raises ConfigError if tables that are measured alternately do not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 

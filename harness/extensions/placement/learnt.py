@@ -47,11 +47,11 @@ class LearntStore:
         train: Callable[[], tuple[Arrays, Accuracy]],
         load: Callable[[Arrays], T],
     ) -> T:
-        """Load the kept cost net or placement policy of `digest`; if there is none, train and keep it, one process at
-        a time.
+        """Return the cost net or placement policy that is kept under `digest`. If none is kept, train it and keep it;
+        one process trains at a time.
 
-        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) if the kept files are damaged, or the
-        folder is a link.
+        `train` returns the arrays to keep and their accuracy. Raises HarnessError (exit 8) if the kept files are
+        damaged, or if the folder is a link.
         """
         folder = (self.data_root or DEFAULT_ROOT) / LEARNT_FOLDER / f"{what}-{digest[:16]}"
         if (found := self._find(folder, digest, load)) is not None:  # before the lock: the folder may be read-only
@@ -90,11 +90,11 @@ def learn_costs(
     kept_by: object,
     known_by: object = None,
 ) -> Any:
-    """Return a cost net for sets of the tables. It is trained on the modelled costs that `bandwidth` gives and then,
-    if `known` is given, on the measured sets that `known` returns.
+    """Return a neural net that predicts the cost of sets of the tables. The net is trained on the modelled costs that
+    `bandwidth` gives. If `known` is given, the net is then trained on the measured sets that `known` returns.
 
-    A trained net is kept in a folder, under a digest of the repr of `kept_by` and of `known_by`. `kept_by` must
-    identify what `bandwidth` gives, and `known_by` what `known` returns.
+    A trained net is kept in a folder and found again by a digest of the repr of `kept_by` and `known_by`. Therefore
+    `kept_by` must identify the costs that `bandwidth` gives, and `known_by` the sets that `known` returns.
     """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
@@ -121,10 +121,11 @@ def learn_costs(
 
 
 def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, kept_by: object) -> Any:
-    """Return AutoShard's placement policy, trained with `cost` on generated tables: on small tasks, then on tasks as
-    large as those in `tasks`, if these are larger.
+    """Return AutoShard's placement policy, trained on generated tables with the costs that `cost` gives. It is
+    trained on small tasks first. If `tasks` has larger ones, it is then trained on tasks as large as those.
 
-    A trained policy is kept in a folder, under a digest of the repr of `kept_by`, which must identify `cost`.
+    A trained policy is kept in a folder and found again by a digest of the repr of `kept_by`, which must therefore
+    identify `cost`.
     """
     from reference_models.distributed.search.autoshard import (
         NUM_LATER_UPDATES,

@@ -154,8 +154,8 @@ def search_options(command: F) -> F:
 
 
 def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
-    """Return the request for a search of placement plans (searches, cost and devices), made from the command line's
-    options `given`. `asked` has further fields of the request, which the command itself sets.
+    """Return the request for a search of placement plans: the searches, the cost and the devices that the command
+    line's options `given` name. `asked` are further fields of the request, which the command sets and no option does.
 
     Raises UsageError if options contradict each other.
     """

@@ -90,9 +90,9 @@ class PlacementQuestion:
     measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan by which the tables of a single task are placed in production today; None if there is none. The study
-    lists this plan, and this plan improved by moves of tables. For every other plan it says how many tables would
-    move."""
+    """Plan that places the tables of a single task in production today; None if there is none. The study lists
+    today's plan, and today's plan improved by moving tables. For every other plan, the study says how many tables
+    would have to move from where today's plan has them."""
     table_names: tuple[str, ...] = ()
     """Names of the embedding tables to place, for a single task (set of tables); empty where tables have only
     numbers."""
@@ -168,11 +168,11 @@ def describe_file(path: Path, question: PlacementQuestion, batch_size: int | Non
 
 
 def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
-    """Return `number` tasks (sets of tables to place): generated as NeuroShard does, or the first ones in `files`, a
-    file of tasks and a file of their tables.
+    """Return `number` tasks (sets of tables to place). Without `files` the tasks are generated as NeuroShard does;
+    otherwise they are the first ones of a file. `files` are a file of tasks and a file of the tasks' tables.
 
-    A `number` of None means NUM_GENERATED generated tasks, or all tasks of the file. Raises ConfigError or
-    DatasetError.
+    If `number` is None, return NUM_GENERATED generated tasks, or all tasks of the file. Raises ConfigError or
+    DatasetError if a file is wrong.
     """
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.usable_bytes)
@@ -182,10 +182,10 @@ def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Pat
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
-    """Return the content of a plan file for the cheapest placement plan with which a run can train. Also return a
-    clause for each plan that costs no more but cannot be used by a run.
+    """Return the content of a plan file for the cheapest placement plan that a run can train with. Also return words
+    that name the plans that cost no more but that a run cannot use; '' if there are none.
 
-    Raises HarnessError (exit 7) if no plan with a known cost can be used by a run.
+    Raises HarnessError (exit 7) if a run can use none of the plans whose cost is known.
     """
     task, of, skipped = placement.tasks[0], placement.study, ""
     made = {
@@ -220,11 +220,12 @@ def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
-    """Search plans for the tables of each of `tasks`; `config` is the benchmark's, None for tables of no benchmark.
+    """Search placement plans for the tables of each of `tasks`. `config` is the benchmark's configuration; None if
+    the tables are not a benchmark's.
 
-    If sets of tables, or rates of a CPU, are measured here, the environment is checked first, with warnings on
-    standard error. The study then records the result of this check and the machine's load. If no search has a plan,
-    the first search's error is raised. If only some have none, their rows in the study give the reason.
+    If the search measures sets of tables or rates of the CPU, the environment is checked first, and warnings go to
+    standard error. The study then records the result of the check and the machine's load. If no search finds a plan,
+    the first search's error is raised. If only some find none, their rows in the study state the reason.
     """
     is_cpu = question.devices.device_type == CPU
     if not (question.is_measured or is_cpu):
@@ -291,7 +292,8 @@ def _find_plans(
     question: PlacementQuestion, costs: PlacementCosts, tasks: Sequence[Task], config: RunConfig | None
 ) -> tuple[dict[str, list[FoundPlan]], PlannerEstimate | None]:
     """Find placement plans by the searches that the user asked for and by the baselines. Return a dict from search to
-    its plans, and TorchRec's estimate of its own plan (None where TorchRec's planner did not run or found no plan).
+    its plans, and the cost that TorchRec's planner estimates for its own plan. The estimate is None if TorchRec's
+    planner did not run or found no plan.
 
     Raises the first search's error if no search has a plan. Also raises the error of TorchRec's planner if the user
     asked for no other search.
@@ -339,11 +341,11 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return a found placement plan if it obeys --keep, which ties tables to devices; otherwise return an error, so
-    that the plan is neither compared nor saved.
+    """Return a found placement plan if it obeys --keep, which ties tables to devices. If the plan does not obey,
+    return the reason in its place, so that the plan is neither compared nor saved.
 
-    A plan of TorchRec's planner whose columns are unknown counts as one that does not obey. `names` are the tables'
-    names, or empty.
+    A plan of TorchRec's planner does not obey if it is unknown which columns each device holds. `names` are the
+    tables' names; empty if tables have none.
     """
     if found.plan is None:
         if found.cost_s is None:
@@ -435,9 +437,9 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Placement
 def _take_kept(
     question: PlacementQuestion, kept: KeptCosts, tasks: Sequence[Task], modelled: SetCost
 ) -> PlacementCosts:
-    """Return the costs of placement plans from a costs file. They are sums of the times of single tables. If the user
-    asks for a cost net, a net is trained on the file's sets of tables; the costs are its predictions if it is shown
-    to predict better."""
+    """Return the costs of placement plans, computed from a costs file. By default a plan's cost is the sum of the
+    times of single tables. If the user asks for a cost net, a neural net is trained on the file's measured sets of
+    tables. Its predictions replace the sums only if it is shown to predict better."""
     exchange = _model(question.devices, question.fixed, tasks[0].batch_size)[1]
     added = Sum((Additive(kept), exchange))
     costs = PlacementCosts(
@@ -518,11 +520,12 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return two keys under which the store of cost nets and placement policies finds them: one for costs of memory
-    alone, one for costs of memory and of the exchange between devices.
+    """Return two keys by which trained cost nets and placement policies are kept and found again. The first is for
+    training with the costs of memory alone; the second is for training with the costs of memory and of the exchange
+    between devices.
 
-    A key is the modelled cost itself, with its rates. Rates that were measured here differ from call to call; in a
-    key, this machine's name and processor replace them.
+    A key is the cost model itself, with its rates. Rates that were measured on this CPU would differ from call to
+    call, so a key has this machine's name and processor instead of them.
     """
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)

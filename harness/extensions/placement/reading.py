@@ -26,12 +26,13 @@ _MAX_NAMED = 10
 def read_task(
     benchmark: str, question: PlacementQuestion, given: Mapping[str, Any]
 ) -> tuple[PlacementQuestion, Task, RunConfig | None]:
-    """Read the tables to place, from a benchmark or a file, the tables that stay on a device, and the plan in use
-    today.
+    """Read what a placement study starts from: the tables to place (of a benchmark or a file), the tables that must
+    stay on a device, and the plan in use today.
 
-    `given` are the options of `place`. Return three things: the request for a search of plans (searches, cost,
-    devices), completed by what was read; the task of placing the tables; and the benchmark's configuration (None for
-    a file). Raises UsageError if options contradict each other.
+    `given` are the options of the command `place`. Return three things. The first is the request for a search of
+    plans (searches, cost, devices), completed by what was read. The second is the task of placing the tables. The
+    third is the benchmark's configuration; None if the tables are from a file. Raises UsageError if options
+    contradict each other.
     """
     config = None
     if Path(benchmark).suffix in FORMS:
@@ -80,8 +81,8 @@ def take_costs(question: PlacementQuestion, task: Task, path: Path) -> Placement
     """Return the request for a search of plans, changed so that plans are judged by the table costs in a file (option
     --costs).
 
-    Raises UsageError if another cost is also asked for (--cost or --measure). Only `--cost net` is allowed: its net
-    learns from the sets of tables in the file.
+    Raises UsageError if the options --cost or --measure ask for another cost. The value `net` of --cost is allowed,
+    since that cost net is trained on the sets of tables in the same file.
     """
     if question.cost not in ("bandwidth", "net") or question.num_measured is not None:
         raise click.UsageError(

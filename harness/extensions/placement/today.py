@@ -47,9 +47,9 @@ def read_today(path: Path, task: Task) -> PlacementPlan:
 
 
 def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementPlan:
-    """Return the placement plan that is in use today, improved by moves and swaps of its tables and parts of tables.
-    No part is cut further. Parts of a table are joined only where the task keeps the table whole on a device. Raises
-    ConfigError if there is no room."""
+    """Return the placement plan in use today, improved by moving and swapping its tables and parts of tables. No part
+    of a table is cut further. Parts of a table are joined only if the task requires the whole table to be on one
+    device. Raises ConfigError if the devices' memory does not hold the tables."""
     costs = PieceCosts(task, cost)
     held: list[list[tuple[int, int]]] = [[] for _ in range(task.num_devices)]
     for table, device in task.kept:
@@ -62,10 +62,11 @@ def improve_today(task: Task, cost: SetCost, today: PlacementPlan) -> PlacementP
 
 
 def name_devices_as_today(task: Task, plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return a placement plan with its (equal) devices renamed so that most bytes stay where the plan in use today
-    has them. Which columns of a cut table go to which of its parts is chosen to the same end.
+    """Return a placement plan changed so that most bytes stay where the plan in use today has them. All devices are
+    alike, so devices are exchanged with each other. Each part of a cut table is given those columns that its device
+    holds today, as far as possible.
 
-    Devices are not renamed if the task keeps tables on them, or if there are more than _MAX_RENAMED.
+    Devices are not exchanged if the task ties tables to devices, or if there are more than _MAX_RENAMED devices.
     """
     if task.kept or task.num_devices > _MAX_RENAMED:
         return _take_columns(plan, today)
@@ -90,10 +91,11 @@ def _widths(plan: PlacementPlan) -> dict[int, Counter[int]]:
 
 
 def _take_columns(plan: PlacementPlan, today: PlacementPlan) -> PlacementPlan:
-    """Return a placement plan that assigns the columns of each cut table to its parts so that most columns stay where
-    the plan in use today has them. The cost does not change: it depends on a part's width only.
+    """Return a placement plan in which each part of a cut table is given columns such that most columns stay where
+    the plan in use today has them. The plan's cost does not change, since it depends only on the number of columns of
+    a part.
 
-    A table that is cut into the same widths as in the plan in use today is cut at the same columns.
+    A table that is cut into parts of the same widths as today is cut at the same columns as today.
     """
     before, after = _shards_of_tables(today), _shards_of_tables(plan)
     shards: list[TableShard] = []

@@ -1,9 +1,10 @@
-"""Run LoadGen's accuracy mode: answer each sample of the evaluation split once; compute the quality from the log.
+"""Run LoadGen's accuracy mode: answer each sample of the evaluation split once; compute the quality from LoadGen's
+log.
 
-For each query, mlperf_log_accuracy.json has the content that MLPerf's dlrm-v2 writes (mlcommons/inference,
-recommendation/dlrm_v2, tools/accuracy-dlrm.py): float32 pairs of a click's probability and its label, item by item.
-The quality is compared with the AUC of the same weights in fp32 on the same split. It is not compared with MLPerf's
-80.31 %, which holds for MLPerf's own weights and data.
+LoadGen logs each answer in mlperf_log_accuracy.json. The answer to a query has the form of MLPerf's dlrm-v2
+(mlcommons/inference, recommendation/dlrm_v2, tools/accuracy-dlrm.py): for each item, a float32 pair of click
+probability and label. The quality is an AUC. It is compared with the AUC of the same weights in fp32 on the same
+split, and not with MLPerf's 80.31 %, which holds for MLPerf's own weights and data.
 """
 
 import json
@@ -67,10 +68,10 @@ class AccuracyJob(Job):
 def write_accuracy_log(
     answer: Answer, labels: Sequence[Floats], serve: ServeConfig, workers: Workers, folder: Path
 ) -> Path:
-    """Let LoadGen issue each query once and log the click probabilities that `answer` gives; return the log's path.
+    """Let LoadGen issue each query once and log the click probabilities of the answers; return the path of the log.
 
-    `labels` are the labels of each query's items. `answer` gets queries or parts of queries and returns logits,
-    float32 [items].
+    `labels` are the labels of each query's items, which are logged too. `answer` is a function that gets a query or a
+    part of one, and returns the logits of its items, float32 [items].
     """
     import mlperf_loadgen as loadgen
 
@@ -111,10 +112,10 @@ def _sigmoid(logits: Floats) -> Floats:
 
 
 def read_accuracy_log(path: Path) -> tuple[Floats, Floats, int]:
-    """Read LoadGen's accuracy log: return click probabilities [N] and labels [N] of all items, and the number of
-    queries; a query that was logged several times counts once.
+    """Read LoadGen's accuracy log. Return the click probabilities [N] and labels [N] of all items, and the number of
+    queries. A query that was logged several times counts once.
 
-    Raises HarnessError (exit 7) where LoadGen left no complete log.
+    Raises HarnessError (exit 7) if there is no complete log.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))

@@ -192,11 +192,11 @@ class Bench:
         return overhead_s
 
     def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
-        """Measure the serving of every rank (process) of `world` at the same time, at equal rates; return the
-        measurements on rank 0, None elsewhere.
+        """Measure on all ranks (processes) of `world` at the same time how many queries per second they serve. All
+        ranks get queries at the same rate. Return the measurements on rank 0, None on other ranks.
 
-        LoadGen's files go to the subfolder `name`. Raises HarnessError on every rank where no rate meets the limit
-        (exit 7), or where no run that LoadGen can judge fits into serve.duration_s (exit 2).
+        LoadGen's files go to the subfolder `name`. Raises HarnessError on every rank if no rate meets the latency
+        limit (exit 7), or if serve.duration_s is too short for any run that LoadGen can judge (exit 2).
         """
         world.barrier()
         self._say("timing calls")
@@ -315,9 +315,9 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Return the plan of LoadGen's runs for runs of `num_queries` queries. The rate that LoadGen's rule will call
-        VALID is simulated anew for that length. If `num_queries` hardly exceeds the planned number, the plan is
-        returned unchanged."""
+        """Return the plan of LoadGen's runs, changed for longer runs of `num_queries` queries. The highest rate that
+        LoadGen's rule calls VALID depends on the length of the runs, so it is simulated again. The plan is returned
+        unchanged if `num_queries` hardly exceeds the number of queries in the plan."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
@@ -325,11 +325,11 @@ class Bench:
         return replace(plan, bound=bound, num_queries=num_queries)
 
     def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
-        """Return the factor by which calls of the model take longer while LoadGen issues more queries than workers
-        can answer.
+        """Return the factor by which a call of the model takes longer when LoadGen issues more queries than the
+        workers can answer.
 
-        LoadGen's issuing and the queue need the Python interpreter, and so do the workers. Short calls of the model
-        are therefore slowed considerably.
+        Under this load, LoadGen's issuing, the queue and the workers all need the Python interpreter, one at a time.
+        Short calls of the model are therefore slowed considerably.
         """
         rate = 1.5 * most_per_s(traffic, service, self.workers)
         trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
@@ -350,10 +350,12 @@ class Bench:
         return ModelledBound(rate=highest_rate(self.serve.scenario, traffic, service, self.workers, limit), curve=())
 
     def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
-        """Plan the length of LoadGen's runs and the rate of the first run, equal on every rank.
+        """Plan the length of LoadGen's runs and the rate of the first run. The plan is the same on every rank
+        (process).
 
-        Runs are made so long that LoadGen's rule is near the steady state, as far as serve.duration_s allows. Raises
-        HarnessError (exit 2) if serve.duration_s is too short for two of the shortest runs that LoadGen can judge.
+        LoadGen's rule allows a smaller share of late queries in a short run than in a long one. Runs are therefore
+        made so long that this hardly lowers the VALID rate, as far as serve.duration_s allows. Raises HarnessError
+        (exit 2) if serve.duration_s is too short for two of the shortest runs that LoadGen can judge.
         """
         usual_s = self.duration_s / USUAL_RUNS
         asked = self.serve.target_qps
@@ -396,12 +398,12 @@ class Bench:
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
-        """Describe the search for the highest VALID rate so that it can be simulated, with the standard error of its
-        first rate.
+        """Return a description of the search for the highest VALID rate, from which the search can be simulated. It
+        has the standard error of the rate at which the search starts.
 
-        The first rate is computed from the mean time of calls of the model, alone and under load. Its error is
-        therefore the error of this mean time, multiplied by the effect that slower calls have on the bound in a
-        simulation.
+        The start is computed from the mean time of a call of the model, which is timed both alone and under load. The
+        start's relative error is the relative error of this mean time, times a factor: how much the start changes in
+        a simulation where calls are slower.
         """
         services_s = model.service.of(model.traffic.items, model.traffic.factors)
         variation = float(services_s.std() / services_s.mean())
@@ -533,13 +535,14 @@ def find_contradiction(
     limit_s: float,
     late: Sequence[int],
 ) -> Contradiction | None:
-    """Return a code for the reason why LoadGen's runs contradict a simulated steady state of `steady_per_s` queries
-    per second for each process; None where they do not.
+    """Return a code for how LoadGen's runs contradict the simulated steady state; None if they do not. `steady_per_s`
+    is the simulated rate of each process in queries per second.
 
-    left_open: `high_per_s`, the lowest INVALID rate, is not near the VALID rate. invalid_below: a run was INVALID at
-    a lower rate than the VALID rate; or a run was INVALID below `steady_per_s` and its latency at the percentile was
-    longer than `limit_s`, so that LoadGen's rule for short runs is not the cause. none_late: the VALID runs had no
-    late query, but nearly all simulations of them have. `late` has the number of late queries in each simulation.
+    left_open: no INVALID rate is known near the VALID rate; `high_per_s` is the lowest INVALID rate. invalid_below: a
+    run was INVALID at a rate below the VALID rate. Also invalid_below: a run was INVALID at a rate below
+    `steady_per_s`, with a latency at the percentile above `limit_s`; LoadGen's stricter rule for short runs is then
+    not the cause. none_late: the VALID runs had no late query, though nearly all simulated runs have some. `late` has
+    the number of late queries in each simulated run.
     """
     if high_per_s is None or high_per_s > best.asked_per_s * WIDEST_BRACKET:
         return "left_open"

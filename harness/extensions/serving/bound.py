@@ -53,8 +53,9 @@ def model_bound(
 ) -> ModelledBound:
     """Simulate the highest rate of queries within the latency limit, with the same random numbers at every rate.
 
-    Latency may fall before it rises as the rate rises, since merged queries share calls. A rate beyond the limit
-    therefore does not end the search: the highest rate within the limit counts.
+    Where queries are merged into one call of the model, latency may first fall and then rise as the rate rises.
+    Higher rates are therefore tried even after a rate has missed the limit. The highest rate within the limit is the
+    result.
     """
 
     def is_met(rate: float) -> bool:
@@ -85,10 +86,11 @@ def model_bound(
 def highest_rate(
     scenario: str, traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit
 ) -> float | None:
-    """Return the highest simulated rate of a scenario, in queries per second, without a curve.
+    """Return the highest simulated rate of a scenario in queries per second, without the curve of latency against
+    rate.
 
-    Server: the highest rate within the limit, None if there is no such rate. Offline: the rate of workers that are
-    never idle. Single stream: the rate of one query after the other.
+    Server: the highest rate within the latency limit; None if no rate is. Offline: the rate of workers that are never
+    idle. Single stream: the rate if each query is issued when the one before it has been answered.
     """
     if scenario == "server":
         return model_bound(traffic, service, workers, limit, num_rates=_NUM_RATES_FAST).rate
@@ -98,13 +100,15 @@ def highest_rate(
 
 
 def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
-    """Search by hill climbing for the highest rate of queries: first over the maximum number of items (candidates to
-    rank) in one call of the model, then over the number of items from which a query is split.
+    """Search by hill climbing for the values of two settings that give the highest rate of queries. The first is the
+    maximum number of items (candidates to rank) in one call of the model. The second is the number of items from
+    which a query is split.
 
-    The maximum number is a power of two; it is tried from the size of a median query upwards and downwards as long as
-    the rate rises. The number from which queries are split is halved, starting from the largest query. Return a dict
-    from each tried setting that meets the limit to its rate; the setting without merging and splitting is first.
-    (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    The maximum is a power of two. From the size of a median query it is doubled as long as the rate rises, and from
+    there again it is halved as long as the rate rises. The number from which a query is split starts at the largest
+    query, and is halved as long as the rate rises. Return a dict from each tried setting that meets the latency limit
+    to its rate; the setting that neither merges nor splits queries is first. (Gupta et al., "DeepRecSys", ISCA 2020,
+    section 4.)
     """
     rates: dict[Workers, float] = {}
 

@@ -1,9 +1,9 @@
-"""Choose by timing, in one fresh process before the measurement, how queries are answered: by how many workers and
-threads, and with how many items (candidates to rank) in a call.
+"""Choose by timing how queries are answered: by how many workers and threads, and with how many items (candidates to
+rank) in a call of the model. The choice is made in one fresh process before the measurement.
 
-Calls of the model are timed on all workers of a setting at once, the settings alternately, and the best round of each
-call counts, since noise only makes rounds slower. A simulation then gives the rate of each setting within the latency
-limit.
+For each setting, calls of the model are timed on all its workers at once. The settings are timed alternately, in
+rounds. Noise only makes rounds slower, so the fastest round of each call counts. From these times a simulation
+computes the rate of each setting within the latency limit.
 """
 
 from collections.abc import Sequence
@@ -58,9 +58,9 @@ class ServiceTrials(Measurement, frozen=True, kw_only=True):
 
 
 def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
-    """Return the simplest of the settings of workers and threads whose rate of queries is within a factor `TIE` of
-    the highest: the one with the fewest threads, then the fewest workers, then without splitting queries, then
-    without merging them."""
+    """Return the simplest setting of workers and threads among those with nearly the highest rate of queries (within
+    a factor `TIE`). The simplest has the fewest threads. Ties are broken by fewest workers, then by not splitting
+    queries, then by not merging them."""
     most = max(way.queries_per_s for way in tried)
     fast = [way for way in tried if way.queries_per_s * TIE >= most]
     return min(
@@ -78,11 +78,11 @@ def fewest_parts(tried: Sequence[ServiceWayRecord]) -> ServiceWayRecord:
 def rates_of_calls(
     timed: Sequence[TimedSize], serve: ServeConfig, sizes: Sequence[int], workers: Workers
 ) -> dict[Workers, float]:
-    """Return a dict from the workers' settings to their simulated highest rate in queries per second; calls of the
-    model take the times in `timed`.
+    """Return a dict from settings of the workers to the highest simulated rate in queries per second. In the
+    simulation, calls of the model take the times in `timed`.
 
-    If the maximum number of items in a call is searched, the dict has every tried setting that meets the latency
-    limit. It is empty if none meets the limit.
+    If the maximum number of items in a call is to be searched, the dict has every tried setting that meets the
+    latency limit; otherwise it has the setting `workers` alone. It is empty if no setting meets the limit.
     """
     service = fit_service(timed, MAX_CALL if serve.is_batch_searched else serve.max_items or max(sizes))
     traffic = draw_traffic(_NUM_SIMULATED, sizes, service, seed=0)

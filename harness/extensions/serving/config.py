@@ -50,13 +50,15 @@ class ServeConfig:
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies that must be within the latency limit: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Number of items (candidates to rank) in a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to
-    700, mean 270), `dlrm-v3` (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line
-    for each query: its items, or SECONDS,ITEMS."""
+    """Distribution of the number of items (candidates to rank) in a query. `deeprecsys`: normal, mean 165. `mlperf`:
+    as in MLPerf's dlrm-v2, 100 to 700, mean 270. `dlrm-v3`: always 2,048. `lognormal:MEDIAN:SIGMA`: with a heavy
+    tail. `fixed:N`: always N. `file:PATH`: read from a file with a line for each query, either ITEMS or
+    SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
-    """Maximum number of items in one call of the model: queries are merged up to this number, larger queries are
-    split among `threads`. With `auto`, this number and `split_from` are searched by simulation. If it is left out,
-    every query is a call of its own; in the scenario offline, leaving it out means `auto`."""
+    """Maximum number of items in one call of the model. Smaller queries are merged up to this number; larger queries
+    are split among `threads`. If the value is `auto`, this number and `split_from` are searched by simulation. If it
+    is left out, every query is a call of its own, except in the scenario offline, where leaving it out means
+    `auto`."""
     split_from: PositiveCount | None = None
     """Number of items from which a query is split over all `threads`; smaller queries are split only by `batch`,
     which must be set, too."""
@@ -75,9 +77,9 @@ class ServeConfig:
     min_queries: PositiveCount | None = None
     """Minimum number of queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Number of queries of LoadGen's sample library. If left out, the evaluation split (at most 1 GiB of it) decides:
-    as many queries as it can fill, in whole repetitions of the query sizes that `queries` gives, but at least 64.
-    Samples of a split too small for 64 queries are used more than once."""
+    """Number of queries in LoadGen's sample library. If left out, it is as many queries as the evaluation split (at
+    most 1 GiB of it) can fill, but at least 64. The library then repeats the list of query sizes that `queries` gives
+    a whole number of times. If the split is too small for 64 queries, its samples are used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: latency limit, query sizes, duration,
     library, seeds."""

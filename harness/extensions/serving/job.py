@@ -1,9 +1,9 @@
 """Measure the queries per second that a model serves within a latency limit, in one process or several at the same
 time.
 
-With several processes, rank 0 measures first, while the others wait; then all measure at the same time, each with
-queries of its own. The times of calls of the model are measured, a simulation finds the rate near which the limit is
-met, and LoadGen judges real rates around it.
+In a measurement, calls of the model are timed, a simulation finds the rate near which the limit is met, and LoadGen
+judges real rates around that rate. With several processes, rank 0 first measures alone while the others wait. Then
+all processes measure at the same time, each with queries of its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -115,11 +115,12 @@ def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
 def judge(
     answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
 ) -> LoadGenVerdict:
-    """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`, and return its verdict.
+    """Let LoadGen issue queries to workers that call `answer`, and return LoadGen's verdict. Queries are drawn from a
+    pool in which they have `sizes` items.
 
     LoadGen's files go to `folder`. LoadGen runs in a thread of its own, so that the calling thread can be
-    interrupted; the process must then end, since LoadGen cannot be stopped. Raises the error of a worker;
-    HarnessError where LoadGen ended without a verdict.
+    interrupted. After an interruption the process must end, since LoadGen cannot be stopped. Raises the error of a
+    worker that failed. Raises HarnessError if LoadGen ended without a verdict.
     """
     issued_s: list[float] = []
 
@@ -142,11 +143,11 @@ def run_loadgen(
     note: Callable[[Sequence[Any], float], None],
     complete: Callable[[Sequence[int]], None],
 ) -> None:
-    """Run LoadGen with `settings`, an object of LoadGen's type TestSettings, against workers that call `answer`.
-    LoadGen's log files are not read.
+    """Run LoadGen against workers that call `answer`. `settings` is an object of LoadGen's type TestSettings.
+    LoadGen's log files are written but not read.
 
-    `note` is called with the samples that LoadGen issues together and the time in seconds; `complete` is called with
-    the ids of answered queries.
+    `note` is called each time LoadGen issues samples, with these samples and the time in seconds. `complete` is
+    called with the ids of queries that have been answered.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []

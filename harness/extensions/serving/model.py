@@ -91,11 +91,12 @@ def build_served(
     with_quality: bool,
     has_whole_split: bool = False,
 ) -> tuple[ServedModel, ServedQuality | None]:
-    """Build the served model, whose workers share the CPU threads, and measure its quality if `with_quality`.
+    """Build the served model, whose workers share the CPU threads. If `with_quality`, also measure the model's
+    quality; a model without trained weights has none.
 
-    Only trained weights have a quality. Queries are those of the sample library; with `has_whole_split`, they hold
-    every sample of the evaluation split once. Raises ConfigError where the split is too small, HarnessError (exit 9)
-    where the queries do not fit into memory.
+    The queries are those of LoadGen's sample library; with `has_whole_split`, they hold every sample of the
+    evaluation split once. Raises ConfigError if the split is too small, and HarnessError (exit 9) if the queries do
+    not fit into memory.
     """
     round_of = list_sizes(serve.queries)
     num_asked = -(-(serve.library or MIN_LIBRARY) // len(round_of)) * sum(round_of)

@@ -158,10 +158,10 @@ def serving_overrides(given: Mapping[str, Any]) -> "list[Override]":
 def keep_served_study(
     kind: "Kind", request: "Request", form: str, kept: Path | None = None, following: str = "", **asked: Any
 ) -> None:
-    """Make a study of a served model in a fresh process, store it together with the files in `kept`, and print it.
+    """Make a study of a served model in a fresh process, store it and print it.
 
-    `kept` is a folder, or None for no files. `following` is a sentence to add as the study's last finding; '' for
-    none. `asked` has further fields of the job that the process gets.
+    `kept` is a folder of files that are stored with the study; None for no files. `following` is a sentence that
+    becomes the study's last finding; '' for none. `asked` has further fields of the job that the fresh process gets.
     """
     from msgspec import structs
 

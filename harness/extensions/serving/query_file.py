@@ -35,11 +35,11 @@ class QueryFile:
 
 
 def read_query_file(path: Path) -> QueryFile:
-    """Read a file of queries, whose lines are all `ITEMS`, or all `SECONDS,ITEMS`; empty lines and those that begin
-    with # are skipped.
+    """Read a file of queries. Either every line is `ITEMS`, or every line is `SECONDS,ITEMS`. Empty lines and lines
+    that begin with # are skipped.
 
-    Raises HarnessError: exit 2 where the file cannot be read; exit 8 where it is missing, a link, no regular file, or
-    larger than MAX_BYTES, and for a wrong line, which the message quotes.
+    Raises HarnessError (exit 2) if the file cannot be read. Raises HarnessError (exit 8) if it is missing, a link, no
+    regular file, or larger than MAX_BYTES, or if a line is wrong; the message quotes the line.
     """
     try:
         return _parse(path, read_regular(path, MAX_BYTES))

@@ -33,9 +33,9 @@ MAX_ENTRIES = 1000
 """Maximum number of entries of each list in the record of one process: timed calls, simulated rates, runs of
 LoadGen."""
 Contradiction = Literal["left_open", "invalid_below", "none_late"]
-"""Reasons why LoadGen's runs contradict the simulated steady state. left_open: no rate near the VALID rate was
-INVALID. invalid_below: a run at a lower rate was INVALID. none_late: the VALID runs had no late query, but simulated
-runs have."""
+"""Ways in which LoadGen's runs contradict the simulated steady state. left_open: no rate near the VALID rate was
+INVALID. invalid_below: a run was INVALID at a rate where it should have been VALID, for example below the VALID rate.
+none_late: the VALID runs had no late query, though simulated runs at that rate have some."""
 
 
 class ServedRow(Row, kw_only=True, frozen=True):
@@ -188,17 +188,18 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """Measurement of the serving of one fresh process, or of several that served at the same time."""
 
     queries_per_s: PositiveAmount
-    """VALID rate by LoadGen, in queries per second. In the scenario server, it is the rate issued to all processes:
-    the highest at which most runs are VALID, and below every rate at which most runs are INVALID. For other
-    scenarios, and in files without `completed_per_s`, it is the rate that the fastest VALID run completed."""
+    """Highest VALID rate by LoadGen, in queries per second. In the scenario server it is a rate at which queries were
+    issued to all processes: most runs at it are VALID, and it is below every rate at which most runs are INVALID. In
+    other scenarios, and in files without `completed_per_s`, it is the rate at which the fastest VALID run completed
+    queries."""
     completed_per_s: PositiveAmount | None = None
     """Queries per second that all processes completed in the run at `queries_per_s`; chance in the arrivals, and the
     end of the run, affect this number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
-    """Lower end of a simulated 95 % confidence interval, in queries per second; `spread_high_per_s` is the upper end.
-    The interval is for the rate at which half of all runs of this length are VALID, over arrivals and service times.
-    None without a latency limit, if runs are too long to simulate searches, if many simulated searches find no VALID
-    rate, and in older files."""
+    """Lower end of a simulated 95 % confidence interval for the true rate, in queries per second; `spread_high_per_s`
+    is the upper end. The true rate is the rate at which half of all runs of this length are VALID, over all arrivals
+    and service times. None without a latency limit, if runs are too long to simulate searches, if many simulated
+    searches find no VALID rate, and in files of earlier versions."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
     """Lowest INVALID rate above the VALID rate, in queries per second of each process. Rates at which a stall of the
@@ -371,10 +372,11 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def judged_as(self) -> str | None:
-        """Return the meaning of the VALID rate `queries_per_s`, which differs in files of earlier versions; None
-        without a latency limit.
+        """Return words on what the VALID rate `queries_per_s` means, since it has another meaning in files of earlier
+        versions. None without a latency limit.
 
-        A set that an earlier version began and this version continued has the meanings of both versions.
+        Processes of one set may have been measured by an earlier and by this version. The words then state both
+        meanings.
         """
         if self.target_latency_s is None:
             return None

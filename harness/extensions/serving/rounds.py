@@ -1,10 +1,10 @@
-"""List the requirements of MLPerf Inference for recommenders, by round: facts of mlcommons/inference, each with its
-file.
+"""List the requirements of MLPerf Inference for recommenders, by round. Each is a fact from a file of
+mlcommons/inference.
 
-loadgen/mlperf.conf has limits, percentiles, durations and seeds; for dlrm-v3 it has only a latency limit.
-tools/submission/submission_checker/constants.py has the models of a round, and counts that mlperf.conf lacks. The
-data set of dlrm-v3 (2 TB) and its checkpoint (1 TB) are not available in dlrmbench: the requirements of dlrm-v3 are
-applied to dlrmbench's own benchmark definitions.
+Limits, percentiles, durations and seeds are from loadgen/mlperf.conf, which has only a latency limit for dlrm-v3. The
+models of a round, and counts that mlperf.conf lacks, are from tools/submission/submission_checker/constants.py. The
+data set (2 TB) and the checkpoint (1 TB) of dlrm-v3 are not available in dlrmbench. The requirements of dlrm-v3 are
+therefore applied to dlrmbench's own benchmark definitions.
 """
 
 from collections.abc import Mapping
@@ -46,9 +46,9 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""Values of [serve] that MLPerf Inference requires, by MLPerf's name of the model and by scenario. Latency limits
-must not be exceeded; counts and durations must at least be reached. The 270,336 queries that constants.py demands of
-a server do not apply where LoadGen's early stopping judges, as it does here."""
+"""Values of [serve] that MLPerf Inference requires, by MLPerf's name of the model and by scenario. Latency limits are
+maxima; counts and durations are minima. The minimum of 270,336 queries that constants.py sets for the scenario server
+is left out: it does not apply if LoadGen's early stopping judges a run, and here it always does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,11 +30,11 @@ def most_late(num_queries: int, share: float) -> int | None:
 
 
 def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
-    """Return the number of queries, to within 10 %, of the shortest run that LoadGen calls VALID though a share
-    `late_share` of its queries is late.
+    """Return the number of queries, to within 10 %, in the shortest run that LoadGen calls VALID if a fraction
+    `late_share` of all queries is late.
 
-    The number of late queries is taken to be `margin` standard deviations above its mean. Return `MOST_QUERIES` where
-    no shorter run is VALID.
+    With `margin`, the run must be VALID even if the number of late queries is `margin` standard deviations above its
+    mean. Return `MOST_QUERIES` if no shorter run is VALID.
     """
     num_queries = 40
     while num_queries < MOST_QUERIES:

@@ -1,9 +1,10 @@
-"""Reproduce LoadGen's arrivals, and simulate two rates: the rate that LoadGen's rule calls VALID for these arrivals,
-and the rate in steady state.
+"""Reproduce LoadGen's arrivals, and simulate two rates: the highest rate that LoadGen's rule calls VALID for these
+arrivals, and the highest rate in steady state.
 
-The seeds are published for LoadGen, so nobody chooses the arrivals. In a short run the arrivals move the highest
-VALID rate by several percent. LoadGen's rule allows fewer late queries the shorter a run is, which lowers the rate
-further. The simulation computes both effects: it applies the same rule to the same arrivals.
+MLPerf publishes LoadGen's seeds, so nobody can choose the arrivals. Two effects make the VALID rate of a short run
+differ from the rate in steady state. The random arrivals of the run move it by several percent. LoadGen's rule lowers
+it, since the rule allows a smaller share of late queries the shorter a run is. The simulation includes both effects:
+it applies LoadGen's rule to LoadGen's arrivals.
 """
 
 import math
@@ -21,9 +22,9 @@ LOW = 0.015
 """Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made so
 long that the rule lowers it no further."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""Minimum number of queries of a run that LoadGen's early stopping accepts, by percentile. No query may be late in a
-run of ln .01 / ln p queries (44, 90, 152, 459, 4603), where p is the percentile as a fraction; in a longer run a few
-may be."""
+"""Minimum number of queries in a run that LoadGen's early stopping judges, as a dict from percentile to number. In a
+run of that length a few queries may be late. In a shorter run of ln .01 / ln p queries, where p is the percentile as
+a fraction, none may be late (44, 90, 152, 459, 4603 queries from the 90th percentile on)."""
 CHANCE = 0.02
 """Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made so
 long that chance moves it no further."""
@@ -40,11 +41,11 @@ _STEP, _MOST_STEPS = 1.05, 80
 
 
 def draw_arrivals(seed: int, num_queries: int) -> Times:
-    """Return the arrival times in seconds of queries at one query per second, drawn exactly as LoadGen does; the
-    first is at 0.
+    """Return the arrival times in seconds of queries at a mean rate of one query per second, drawn exactly as LoadGen
+    draws them. The first query arrives at 0.
 
-    LoadGen uses std::exponential_distribution with std::mt19937: -log(1 - u), with u a uniform number made of two
-    words of the generator, the low word first.
+    LoadGen uses std::exponential_distribution with std::mt19937. An interval is -log(1 - u), where u is a uniform
+    number made of two words of the generator, the low word first.
     """
     words = np.random.RandomState(seed % 2**32).randint(0, 2**32, (num_queries - 1, 2), dtype=np.uint32)
     uniform = (words[:, 0] + words[:, 1] * 2.0**32) / 2.0**64
@@ -65,11 +66,13 @@ class QueueModel:
         return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
 
     def count_queries(self, bound: float, run_s: float, least: int) -> int:
-        """Return the number of queries that a run needs so that LoadGen's rule lowers the VALID rate below the
-        steady-state `bound` by no more than the fraction `LOW`, and chance moves it by no more than `CHANCE`.
+        """Return the number of queries that a run needs for two aims. LoadGen's rule should lower the VALID rate
+        below the steady-state rate `bound` by at most the fraction `LOW`. Chance should move the VALID rate by at
+        most `CHANCE`.
 
-        The number is at most as many as arrive in `run_s` seconds; but it is at least `least`, at least as many as
-        arrive in `SHORTEST_S` seconds, and so many that a run at a quarter of `bound` is VALID.
+        The number is limited to the queries that arrive in `run_s` seconds. It is nevertheless never below any of
+        three minima: `least`, the queries that arrive in `SHORTEST_S` seconds (or in `run_s`, if that is shorter),
+        and the length at which a run at a quarter of `bound` is VALID.
         """
         below = self.late(bound * (1 - LOW))
         by_rule = fewest_queries(float(below.mean()), self.limit.share)

@@ -1,9 +1,9 @@
-"""Search the highest rate of queries that LoadGen calls VALID: step until one rate is VALID and one is not, bisect,
-and repeat runs at both ends.
+"""Search the highest rate of queries that LoadGen calls VALID: step until one rate is VALID and one is not, bisect
+between them, and repeat runs at both ends.
 
-Near the highest VALID rate, chance decides whether a run is VALID. Runs at either end of the bracket are therefore
-repeated until two agree, so that neither verdict is favoured. INVALID runs in which the service was held up (stood
-still) say nothing about the rate, and are made again.
+Near the highest VALID rate, chance decides whether a run is VALID. Runs at both ends of the bracket are therefore
+repeated until two runs at each end agree, so that neither verdict is favoured. An INVALID run in which the service
+stood still for a while (was held up) says nothing about the rate, and is made again.
 """
 
 import math
@@ -19,9 +19,9 @@ MAX_HELD_UP = 3
 """Number of INVALID runs at one rate in which the service was held up (stood still), after which the rate counts as
 INVALID."""
 FAR = 16
-"""Minimum step down, as a power of RESOLUTION, from a rate at which the service was held up (stood still) in all
-runs. The step is large since these runs do not show how far the highest VALID rate is, and each such rate takes
-MAX_HELD_UP runs."""
+"""Minimum size of a step down from a rate at which the service was held up (stood still) in all runs; the step
+divides the rate by this power of RESOLUTION. Such runs do not show how far below the highest VALID rate is, and each
+such rate takes MAX_HELD_UP runs. The step is large so that few such rates are tried."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,14 +93,14 @@ def search_highest(
     most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[RateAttempt]:
-    """Search the highest VALID rate: try rates from `start` on, at most `MAX_RATES`, between `least` and `most`, as
-    long as `may_go_on` returns True; at least one rate is tried. Return the attempts in order.
+    """Search the highest VALID rate. Try at most `MAX_RATES` rates between `least` and `most`, beginning at `start`,
+    as long as `may_go_on` returns True; at least one rate is tried. Return the attempts in order.
 
-    The first step multiplies or divides the rate by `RESOLUTION`. While all rates have the same verdict, the exponent
-    of this factor doubles at each step. Below a rate at which the service was held up (stood still) in all runs, the
-    exponent is at least `FAR`. If `start` is the highest VALID rate, the search takes two runs at it and two at a
-    higher rate. Unless stopped early, the search ends with a VALID and an INVALID rate that differ by a factor of
-    about `RESOLUTION`.
+    The first step multiplies or divides the rate by `RESOLUTION`. As long as all rates have the same verdict, each
+    step is the square of the step before it. A step down from a rate at which the service was held up (stood still)
+    in all runs is at least `RESOLUTION` to the power of `FAR`. The search ends with a VALID and an INVALID rate that
+    differ by a factor of about `RESOLUTION`, unless it is stopped early. If `start` is the highest VALID rate, the
+    search takes four runs: two at `start` and two at a higher rate.
     """
     attempts: list[RateAttempt] = []
     rate: float | None = start

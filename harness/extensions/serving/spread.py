@@ -1,11 +1,11 @@
 """Simulate how far a search for the highest VALID rate may end from the true rate, because of its arrivals and
 service times.
 
-The true rate is here the rate at which half of all runs of as many queries are VALID, over all arrivals, items and
-service times. A search misses it: it uses one sequence of arrivals, decided by its seed, and judges a rate by a few
-runs. Whole simulated searches, each with a seed of its own, give the factors by which searches miss the true rate.
-The spread is an interval for the true rate: its ends are the ends of a search's bracket, divided by these factors. It
-holds for the system as it was timed; slowness at other times is not included.
+The true rate is here the rate at which half of all runs of the same length are VALID, over all arrivals, items and
+service times. A search misses the true rate for two reasons: its seed decides one sequence of arrivals, and it judges
+a rate by a few runs. Many whole searches are simulated, each with another seed. They show by which factors searches
+miss the true rate. The ends of the measured search's bracket, divided by these factors, are an interval for the true
+rate. The interval holds for the system as it was timed; slowness at other times is not included.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,10 @@ NUM_SEARCHES = (199, 79, 39)
 of the middle 95 % of the searches' results are results of single searches."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
-"""Numbers of queries that are simulated in a second of computing: first for a single worker that does not merge
-queries, then for other services. Then two limits in seconds of computing: beyond the first, fewer searches are
-simulated; beyond the second, none is."""
+"""Four limits of the simulation. `_FAST_PER_S` is the number of queries simulated in a second of computing for a
+single worker that does not merge queries; `_SLOW_PER_S` is that number for other services. If computing would take
+more than `_BUDGET_S` seconds, fewer searches are simulated. If even the fewest searches would take more than
+`_MOST_S` seconds, none is simulated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +65,10 @@ class SearchCase:
 
 
 def simulate_spread(model: QueueModel, case: SearchCase, seed: int) -> SearchSpread | None:
-    """Simulate as many searches for the highest VALID rate as there is time for, each with arrivals of its own, and
-    return the factors by which they miss the true rate.
+    """Simulate searches for the highest VALID rate, as many as there is time for, each with arrivals of its own.
+    Return the factors by which the searches miss the true rate (the rate at which half of all runs are VALID).
 
-    None where runs are so long that too few searches could be simulated, or where many searches find no VALID rate.
+    None if runs are too long to simulate enough searches, or if many searches find no VALID rate.
     """
     is_fast = model.workers.count == 1 and model.workers.max_items is None
     of_search_s = _RUNS_OF_A_SEARCH * case.num_queries * case.num_copies / (_FAST_PER_S if is_fast else _SLOW_PER_S)

@@ -1,8 +1,8 @@
-"""Find stalls: times in which a service stood still for other reasons than its calls.
+"""Find stalls: times in which a service stood still for another reason than its calls of the model.
 
-A stall of 300 ms at 700 queries/s makes hundreds of queries late, more than a run of some seconds may have, and so
-decides the verdict. Calls that take far longer than they did beforehand, and queries that LoadGen issues far later
-than planned, count as stalls.
+A stall of 300 ms at 700 queries/s makes hundreds of queries late. A run of a few seconds may not have so many late
+queries, so a stall decides its verdict. Two signs show a stall: a call takes far longer than calls that were timed
+before the run, or LoadGen issues queries far later than planned.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,10 +48,11 @@ class Stalls:
 def find_stalls(
     calls: Iterable[Call], delays_s: Iterable[float], timed: Sequence[TimedSize], service: ServiceTimes, limit: Limit
 ) -> Stalls:
-    """Find the stalls of a run of LoadGen. They are searched in the times of calls, and in the delays with which
-    queries were issued.
+    """Find the stalls of a run of LoadGen. Two sources are searched: the times of calls of the model, and the delays
+    with which LoadGen issued queries.
 
-    Most stalls show in both sources. The stalls found in the source with the greater total are returned.
+    Most stalls show in both sources and must not be counted twice. Only the stalls from one source are returned, the
+    one in which stalls take more time in total.
     """
     usual_s = max(float(np.percentile(size.seconds, 99)) for size in timed)
     least_s = max(_OF_LIMIT * limit.seconds, _OF_CALL * usual_s)

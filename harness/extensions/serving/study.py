@@ -35,12 +35,12 @@ def make_queue_study(
     workers: Workers,
     overhead_s: float | None,
 ) -> StudyRecord:
-    """Simulate the same queries at each of `rates`, ascending, in queries per second; the workers must be able to
-    answer at least one of these rates. Latencies include LoadGen's overhead, where it was measured.
+    """Simulate the same queries at each of `rates` (ascending, in queries per second). Latencies include LoadGen's
+    overhead if it was measured. The workers must be able to answer at least one of the rates.
 
-    Rates at which the workers are fully busy are left out: their queue grows without end, and their latencies would
-    only depend on the number of simulated queries. The study has one check, by Little's law, at half the highest
-    rate: the mean number of queries in the system must be the rate times the mean latency.
+    Rates at which the workers are fully busy are left out: the queue would grow without end, and the latencies would
+    depend only on the number of simulated queries. The study checks the simulation at half the highest rate by
+    Little's law: the mean number of queries in the system must equal the rate times the mean latency.
     """
     mean_s = float(answer_alone(traffic, service, workers).mean())
     full_per_s = most_per_s(traffic, service, workers)

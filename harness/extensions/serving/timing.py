@@ -118,11 +118,12 @@ def time_calls(
 
 
 def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
-    """Return the times of calls of the model. The first part is the mean seconds of a call for each number of items
-    (candidates to rank), interpolated between timed sizes. The second part is the seconds of each timed call, divided
-    by the mean of calls of its size.
+    """Return how long calls of the model take, in two parts. The first part is the mean seconds of a call for each
+    number of items (candidates to rank). The second part is the variation: the seconds of each timed call, divided by
+    the mean of all timed calls with as many items.
 
-    Beyond the largest timed call, the time is extrapolated from the last two sizes.
+    Means between timed numbers of items are interpolated. Means beyond the largest timed number are extrapolated from
+    the two largest ones.
     """
     by_items: dict[int, list[float]] = {}
     for size in timed:

@@ -1,8 +1,8 @@
-"""Read a user.conf of MLPerf LoadGen, a submitter's settings of runs, as keys of [serve].
+"""Read a user.conf of MLPerf LoadGen, in which a submitter sets how LoadGen runs, as keys of [serve].
 
-LoadGen's format (mlcommons/inference, loadgen/test_settings_internal.cc): lines of `model.scenario.key = value`;
-model and scenario may be `*`; durations are in milliseconds. LoadGen ignores keys that it does not know. Here every
-line of the served model and scenario is honoured, or refused with its line number.
+The format is LoadGen's (mlcommons/inference, loadgen/test_settings_internal.cc): lines of `model.scenario.key =
+value`; model and scenario may be `*`; durations are in milliseconds. LoadGen ignores keys that it does not know. Here
+no line for the served model and scenario is ignored: a line with an unknown key is refused with its line number.
 """
 
 import hashlib
@@ -88,11 +88,11 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Apply the user.conf to which serve.user_conf is the path: set in place the keys of [serve] that its lines give,
-    and replace the path by the file's digest. This is done only if an option or setting of this call gives the path;
-    a user.conf in the benchmark definition is left as it is.
+    """Apply the file user.conf that an option or setting of this call gives (serve.user_conf). Set in place the keys
+    of [serve] that the file's lines give, and replace the file's path by its digest. Nothing is done if only the
+    benchmark definition gives serve.user_conf.
 
-    Raises ConfigError for a wrong file, line or key, and for a key that an option sets to another value.
+    Raises ConfigError if the file, a line or a key is wrong, or if an option sets a key to another value.
     """
     scenario = _SCENARIOS.get(str(serve.get("scenario", "server")))
     if "serve.user_conf" not in sources or scenario is None:
@@ -119,11 +119,11 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
     """Set in place the keys of [serve] that MLPerf Inference requires, if an option or setting of this call asks for
-    serve.mlperf. If only the benchmark definition asks for it, nothing is set. Keys that an option or setting of this
+    serve.mlperf. Nothing is set if only the benchmark definition asks for it. Keys that an option or setting of this
     call gives keep their values.
 
-    The requirements are those of the round serve.round. If it is left out, they are those of the last round that has
-    the definition's `model`.
+    The requirements are those of MLPerf's round serve.round. If serve.round is left out, they are those of the last
+    round that includes the definition's `model`.
     """
     if "serve.mlperf" not in sources or serve["mlperf"] is not True:
         return

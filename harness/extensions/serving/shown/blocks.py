@@ -164,9 +164,9 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
-    """Return the report blocks on the load of one served configuration. The first is the chart of latency against
-    rate, or, without a latency limit, the table of LoadGen's runs. The second is the simulation's table, if it was
-    kept."""
+    """Return two report blocks on the load of one served configuration. The first is the chart of latency against
+    rate; without a latency limit, it is the table of LoadGen's runs. The second is the table of the simulation, which
+    is left out if the simulation was not kept."""
     measured = served.result
     id_ = _identifier(f"{begin}-load-{measured.label}")
     blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]

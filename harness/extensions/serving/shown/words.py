@@ -177,11 +177,11 @@ def spread_words(served: ServedResult) -> str:
 
 
 def five_words(served: ServedResult) -> str:
-    """Return words on the interval that five processes would give: 'five processes would have an interval of ± 3.1 %
-    (simulated)'.
+    """Return words on the confidence interval that five measured processes would have: 'five processes would have an
+    interval of ± 3.1 % (simulated)'.
 
-    The interval is computed by Student's t on logarithms of rates, as for measured processes, but with the standard
-    deviation of one process's simulated spread. Empty where the spread is unknown.
+    The interval is computed as for measured processes, by Student's t on logarithms of rates. The standard deviation
+    is that of one process's rate, which is simulated. Empty if it is unknown.
     """
     if (spread := served.spread) is None:
         return ""
