@@ -57,11 +57,12 @@ def _cheapest_words(group: Sequence[Result]) -> str:
 
 
 def _scores_words(group: Sequence[Result]) -> str:
-    """Return in words the scores of results under an official MLPerf name: ', in 5.050 min (a) and 3.330 min (b),
-    MLCommons verification unknown'. Two results are both named; of more, only the smallest and the largest score are
-    given. Published results add the words on verification, which MLCommons' guidelines demand.
+    """Return the scores of results under an official MLPerf name in words: ', in 5.050 min (a) and 3.330 min (b),
+    MLCommons verification unknown'. Two results are both named; for more than two, only the smallest and the largest
+    score are given. If a result is published, the words on verification are added, which MLCommons' guidelines
+    demand.
 
-    INVALID results are left out. '' unless there are at least two other results and all of them have a score.
+    INVALID results are left out. Return '' if fewer than two results remain, or if one of them has no score.
     """
     accepted = [result for result in group if result.outcome != "invalid"]
     times = [time_s for each in accepted if (time_s := each.score.score_s) is not None and time_s < math.inf]
@@ -76,11 +77,11 @@ def _scores_words(group: Sequence[Result]) -> str:
 
 
 def judged_words(sets: Sequence[Result]) -> str:
-    """Return the rules' verdicts on result sets as the end of a title: ': both VALID by the rules', ': 1 VALID, 1
+    """Return the rules' verdicts on result sets as words that end a title: ': both VALID by the rules', ': 1 VALID, 1
     INVALID here by CA101'.
 
-    Where the benchmark of a set is not MLPerf's, or a set was not judged, only INVALID sets are named: '; INVALID: a,
-    b'; '' where there are none.
+    If a set's benchmark is a user's own, or if a set was not judged, the words name only the INVALID sets: ';
+    INVALID: a, b'. They are '' if there are no INVALID sets.
     """
     by_outcome: dict[VerdictOutcome | None, list[Result]] = {}
     for result in sets:
@@ -140,8 +141,8 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
     """Return the time in seconds by which a result is ranked among the results `accepted`. If any of `accepted` has a
-    score, this is the result's score, or None if the result has none; else it is the geometric mean time of the
-    result's runs that reached the target."""
+    score, this time is the result's score, or None if the result has no score. If none has a score, it is the
+    geometric mean time of the result's runs that reached the target."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -193,9 +194,9 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return a sentence that names the best of several configurations, and the configurations not shown to differ
-    from it, as recorded in `found`. `is_of_batches` adds a caveat for configurations that differ in batch size and
-    were not trained to a target."""
+    """Return a sentence that names the best of several configurations, with its value, and the configurations not
+    shown to differ from it; `found` has all of these. If `is_of_batches`, the configurations differ in batch size and
+    were not trained to a target; the sentence then adds the caveat that another batch size may need more samples."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:
@@ -251,10 +252,10 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
 
 
 def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
-    """Return words that follow the statement that one configuration is faster than another. If the two differ in the
-    number of threads and in other settings, the words give both numbers of threads. If they differ in batch size and
-    were not trained to a target, a caveat says that another batch size may need more samples. '' where neither
-    applies."""
+    """Return the words that follow the statement that one configuration is faster than another. If the two differ in
+    the number of threads and in other settings, the words give both numbers of threads. If they differ in batch size
+    and were not trained to a target, the words add the caveat that another batch size may need more samples. Return
+    '' if neither is the case."""
     changed = {change.name for change in comparison.changes}
     threads = threads_words(comparison) if changed - {THREADS, THREADS_TIMED} else ""
     also = f"; {threads}" if threads else ""
@@ -273,9 +274,8 @@ def _how_often(comparison: Comparison, verb: str) -> str:
 
 
 def _count_wins(group: Sequence[Result], name: str) -> int:
-    """Compare two configurations run by run, in pairs with equal seeds: count the pairs in which the base has the
-    larger value of the quantity `name`, and the pairs in which the new configuration has it. Return the larger of the
-    two counts."""
+    """Count, over pairs of runs with equal seeds, how often the base has the larger value of the quantity `name`, and
+    how often the new configuration has it. Return the larger of the two counts."""
     base, new = ({each.seed: each.values.get(name) for each in result.repetitions} for result in group)
     both = [(base[seed], new[seed]) for seed in base.keys() & new.keys()]
     signs = [(of_new > of_base) - (of_new < of_base) for of_base, of_new in both if of_base and of_new]

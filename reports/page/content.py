@@ -76,12 +76,12 @@ def gather_everything(
 ) -> ReportContent:
     """Read and judge, once, all results at or below `paths`.
 
-    Without `second_opinion` the official MLPerf checker is not run. While it runs, `on_opinion` is called with the
-    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark, `ruleset`
+    The official MLPerf checker is run only with `second_opinion`. While it runs, `on_opinion` is called with the
+    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark. `ruleset`
     is the official round to judge by. If checkpoints were recorded, a study (table and findings) of them is added; it
     recommends an interval between checkpoints if `mtbf_s`, the mean time between failures in seconds, is given.
-    `reference` names a reference system, whose comparable results are added last. Or it names the published MLPerf
-    results, whose table is then added to the contents.
+    `reference` is the name of a reference system or of the published MLPerf results. A reference system's comparable
+    results are added last; the published results are added as a table.
 
     Raises InputError if there is nothing to read. Raises ReferenceSystemError if a reference system is unknown or has
     no comparable result, or if results are to be ranked among published ones but their benchmark is not MLPerf's.

@@ -164,9 +164,9 @@ def _made(group: ResultGroup, sections: Sequence[PagePart]) -> tuple[PageSection
 
 
 def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
-    """Return the section that shows every run as a dot; None without a run. If there are several configurations of an
-    official benchmark with an Olympic mean, a second chart has the intervals of their times, raw and
-    RCP-normalised."""
+    """Return the section that shows every run as a dot; None if there is no run. If several configurations of an
+    official benchmark have a score (an Olympic mean), a second chart shows the confidence intervals of their times,
+    as measured and RCP-normalised."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
     if chart is None:

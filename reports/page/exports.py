@@ -55,9 +55,9 @@ def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
 
 
 def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
-    """Return the report as blocks. First come the verdict tables, one per group of comparable configurations; below
-    each, the differences that can be detected between sets with as many runs. Then come `sections`, the sections on
-    sweeps, measurements, profiles and studies (computed or measured tables)."""
+    """Return the report as blocks. For each group of comparable configurations there is a table of verdicts, followed
+    by the smallest differences that could be detected between two sets with as many runs. After all groups come
+    `sections`: the sections on sweeps, measurements, profiles and studies (computed or measured tables)."""
     blocks: list[Block] = []
     groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):

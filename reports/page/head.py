@@ -39,11 +39,11 @@ _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec":
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Provenance of one result, sweep or study: machine, command, code, date; a member is empty where no record has
-    it.
+    """Provenance of one result, sweep or study: machine, command, code, date. A member is empty if no record has it.
 
-    `moments_ms` are the times at which the result's runs or the study were started, in ms since 1970, UTC. `origins`
-    say, for a study, how those numbers of its tables were made that were not measured, such as 'modelled'.
+    `moments_ms` are the start times of the result's runs or of the study, in ms since 1970, UTC. `origins` are for
+    studies only: they state the origins of those numbers in the study's tables that were not measured, such as
+    'modelled'.
     """
 
     machine: str = ""
@@ -156,9 +156,9 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
 
 
 def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
-    """Return the rows of a page's head, from the provenance of each result, profile and study: machine, date,
-    command, code and noise, each value once however many results share it. `differing` says how the configurations
-    differ. A last row names those rows whose values were not recorded."""
+    """Return the rows of a page's head: machine, date, command, code, differences and noise. They are made from the
+    provenance of each result, profile and study; a value that several of them share is listed once. `differing` says
+    in words how the configurations differ. A last row names the rows whose values were not recorded."""
     made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms if moment >= _FIRST_MS]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
@@ -182,10 +182,10 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
 
 
 def differing_words(content: ReportContent) -> str:
-    """Return in words how a page's configurations differ: for sweeps, the varied settings with their values; for two
-    configurations, the changed settings; for more, the names of the settings with several values; for a single one,
-    'nothing: one configuration'. If every benchmark has two configurations, the changed settings are given per
-    benchmark."""
+    """Return in words how a page's configurations differ. For sweeps, these are the varied settings with their
+    values; for two configurations, the changed settings; for more, the names of the settings with several values. For
+    a single configuration they are 'nothing: one configuration'. If every benchmark has two configurations, the
+    changed settings are given for each benchmark."""
     if content.sweeps:
         return "; ".join(
             " × ".join(f"{printable(key, _MAX_VALUE)} ({_values_words(values)})" for key, values in sweep.axes)

@@ -71,8 +71,8 @@ def _after(content: ReportContent) -> tuple[str, str] | None:
 
 def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
     """Return the suggested next command after a sweep, with its purpose: list broken rules, find what makes the
-    machine noisy, add runs that a verdict needs, train to the target after throughput, or show a page on one sheet.
-    None where the sweep has no record."""
+    machine noisy, add runs that a verdict needs, train to the target those configurations of which only throughput
+    was measured, or show a page on one sheet. None if the sweep has no record."""
     sides = [row.result for row in sweep.rows if row.result is not None and row.result.place is not None]
     group = group_of(sides[0].place) if len(sides) > 1 else None
     if group is None or not isinstance(group.record, ExperimentRecord):
@@ -97,9 +97,9 @@ def _after_sweep(sweep: SweepFacts) -> tuple[str, str] | None:
 
 
 def _train_all(record: ExperimentRecord, sweep: SweepFacts) -> str:
-    """Return the command that trains the configurations of a sweep over batch sizes to the target. '' if the
-    benchmark has no target, or if the sweep was not made from the command line. '' also if the sweep varied or
-    changed a setting that is neither the batch size nor in the section 'runtime'."""
+    """Return the command that trains the configurations of a sweep over batch sizes to the target. Return '' if the
+    benchmark has no target, if the sweep was not made from the command line, or if the sweep varied or changed a
+    setting other than the batch size and the settings of the section 'runtime'."""
     try:
         words = shlex.split(record.command)
     except ValueError:

@@ -55,10 +55,10 @@ def build_page(
     """Return the contents of the whole HTML page; `data` is the page's data as JSON for programs, already safe to
     embed.
 
-    The results of a group are compared with `baseline` if the group contains it, else with the first of the group's
-    results that was read. `order` is the order of configurations in a group. With `is_brief` the page has only what a
-    reader needs to decide between configurations. A page may consist of sweeps, profiles, measurements or studies
-    only.
+    The results of a group are compared with `baseline` if the group contains it. Otherwise they are compared with the
+    result of the group that was read first. `order` is the order of configurations in a group. With `is_brief` the
+    page has only what a reader needs to decide between configurations. A page need not have results; it may consist
+    of sweeps, profiles, measurements or studies only.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
@@ -111,7 +111,8 @@ def other_sections(
     """Return three lists of the page's sections: on sweeps with their scaling laws, on profiles, and on studies
     (tables of computed or measured numbers). Each section of a study is a pair (kind of the study, section).
 
-    Without `has_step` the findings of studies leave out the next command, for a page whose head suggests one.
+    With `has_step` the findings of a study suggest a next command. Without it they do not, for a page whose head
+    already suggests one.
     """
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
@@ -143,9 +144,9 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _whole_of(place: Path) -> Path:
-    """Return the folder of all results that were made together with the run set at `place`. This is the folder that
-    contains the run set. If the set is one of a pair that a hyperparameter search compared, it is the folder of the
-    whole search."""
+    """Return the folder of all results that were made together with the run set at `place`: the folder that contains
+    the run set. If a hyperparameter search made the run set, as one of a pair that it compared, return the folder of
+    the whole search."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 
@@ -156,11 +157,11 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """Return the title of the page: the answer of its comparison, or a sentence on its only result. If all results
-    were measured for one study, return the study's title.
+    """Return the title of the page. It is the answer of the page's comparison, or a sentence on its only result. If
+    all results were measured for one study, it is the study's title.
 
-    Without runs that train to a target quality, the title is the answer of the page's measurements, sweep or profile.
-    If there is no single answer, the title says how many of each the page has.
+    If the page has no runs that train to a target quality, the title is the answer of its measurements, sweep or
+    profile. If there is no single answer, the title says how many of each kind the page has.
     """
     places = {None if result.place is None else _whole_of(result.place) for result in gathered.results}
     answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
@@ -213,9 +214,9 @@ def _unfinished(results: Sequence[Result]) -> str:
 
 
 def _eyebrow(gathered: ReportContent) -> str:
-    """Return the kind of page, such as 'training to a quality target'. If contents are mixed, the first that exist
-    decide it: runs that train to a target quality, then measurements, then profiles, then studies (computed or
-    measured tables)."""
+    """Return the kind of page, such as 'training to a quality target'. If a page has several kinds of contents, the
+    first of these decides: runs that train to a target quality, measurements, profiles, studies (computed or measured
+    tables)."""
     if gathered.sets or any(sweep.is_of_runs for sweep in gathered.sweeps):
         return "training to a quality target"
     if gathered.measured or gathered.sweeps or any(details_of(study.kind).is_answer for study in gathered.studies):

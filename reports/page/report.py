@@ -78,9 +78,9 @@ def render_report(
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
-    """Return the data that the page embeds for programs. If the page shows a configuration's runs, the data has the
-    configuration's table row and its runs, else only the table row. Studies are embedded whole. To save space, runs,
-    and rows without runs, are stored as one list per quantity, or as a single value where all are equal.
+    """Return the data that the page embeds for programs. Every configuration has its table row; a configuration whose
+    runs the page shows has its runs as well. Studies are embedded whole. To save space, tables are stored by column:
+    one list per quantity, or a single value if all values of the quantity are equal.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds them
     already and a second copy would be large; `report --format json` has everything.
@@ -128,9 +128,9 @@ def write_whole(output: Path, text: str) -> Path:
 
 
 def write_unnamed(output: Path, text: str) -> Path:
-    """Write text to a file whose name no user gave, so that no reader sees half of the text. A link or a pipe of that
-    name is replaced, since anyone may have put it there. Returns the path. Raises OSError where the file cannot be
-    written, such as where a folder has its name."""
+    """Write text to a file whose name no user gave, so that no reader sees half of the text. A link or pipe that has
+    the file's name is replaced, not followed, since anyone may have put it there. Returns the path. Raises OSError if
+    the file cannot be written, for example because a folder has its name."""
     with replace_file(output) as draft:
         write_new(draft, text, errors="backslashreplace")
     return output

@@ -15,8 +15,8 @@ floating-point rounding."""
 
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
-    """Return a table cell that shows `text` and is sorted by the number `value`. It is for columns whose texts have
-    different units, so that the texts would not sort by size. Six digits of the number are kept. An unknown value
+    """Return a table cell that shows `text` and is sorted by the number `value`. Use it in columns whose texts have
+    different units, because those cannot be sorted by their text. Six digits of the number are kept. An unknown value
     sorts last."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.6g}", sub=sub)
 

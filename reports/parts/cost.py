@@ -22,8 +22,8 @@ def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float |
     hour, in the price's currency. None if time or price is unknown, or if the mean is infinite because too many runs
     did not converge.
 
-    The cost is not computed from the score: an RCP (reference convergence point) factor lengthens the score to make
-    scores comparable, but nobody pays for the added minutes.
+    The cost is not computed from the score. The score may be lengthened by an RCP (reference convergence point)
+    factor to make scores comparable, but nobody pays for the added minutes.
     """
     if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None

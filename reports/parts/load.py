@@ -8,9 +8,9 @@ from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
 _CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Smallest differences between a run and the median of all other runs that are reported. The first is for load
-average and for other programs' work, as a share of the CPUs; the second for clock frequency, as a share of the
-median; the third for temperature, in °C. A run inside the range of the other runs is never reported."""
+"""Smallest differences from the median of the other runs at which a run is reported. The first is for load average
+and for the work of other programs, as a share of the CPUs. The second is for clock frequency, as a share of the
+median. The third is for temperature, in °C. A run inside the range of the other runs is never reported."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
@@ -84,9 +84,9 @@ def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadR
 
 
 def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
-    """Return in words how load, clock and temperature during one process differ from those during all other
-    processes, with the others' range in brackets: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'. None if no
-    difference is known, or none is large enough."""
+    """Return in words how load, clock and temperature during one process differ from their values during all other
+    processes: 'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)'. The range in brackets is that of the other processes.
+    None if nothing is known to compare, or if no difference is large enough."""
     rest = [other for other in others if other is not None]
     if load is None or not rest:
         return None
@@ -111,8 +111,8 @@ def _apart(
     number: Callable[[float], str],
 ) -> str | None:
     """Return the text `words` with a process's value put into it, followed by the range of the other processes'
-    values in brackets. None if the value lies inside that range, or less than `least` away from the median of the
-    other values. If `least` is None, the share _CLOCK_SHARE of that median takes its place."""
+    values in brackets. None if the value lies inside that range, or if it is less than `least` away from the median
+    of the other values. If `least` is None, the least distance is the share _CLOCK_SHARE of that median."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

@@ -27,9 +27,9 @@ has the unit. The text has no unit and no SI prefix, so that all digits before t
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that a sweep's measurements compare. None for sweeps whose tables have columns of their
-    own: sweeps of runs that train to a target quality, and sweeps that measure a factor of the time to train, such as
-    throughput."""
+    """Return the quantity that is compared among a sweep's measurements. None for sweeps whose tables define their
+    own columns: sweeps of runs that train to a target quality, and sweeps that measure a factor of the time to train,
+    such as throughput."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
@@ -54,9 +54,9 @@ def mean_name(measure: Measure) -> str:
 def measured_columns(
     measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
 ) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """Return the table columns of a measurement: the mean of its compared quantity with the interval, then the means
-    of the other recorded quantities, except those named in `hidden`. The interval has a column of its own; if
-    `is_narrow`, it stands below the mean."""
+    """Return the table columns of a measurement: first the mean of its compared quantity, then the confidence
+    interval of this mean, then the means of the other recorded quantities, except those named in `hidden`. If
+    `is_narrow`, the interval has no column of its own and stands below the mean."""
     main, others = Column(member="", title=measure.name, unit=measure.unit), []
     for column in measure.columns:
         if column.member == measure.value:
@@ -122,8 +122,8 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
     """Return the mean of every recorded quantity of one measurement, and the interval of the compared quantity, as
-    plain values for JSON and CSV. If there is no result, each value is None. If `measure` is None, as for throughput,
-    whose values have other names, the result is empty."""
+    plain values for JSON and CSV. If there is no result, each value is None. If `measure` is None, return an empty
+    dict; so it is for factors such as throughput, whose values have other names."""
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -27,12 +27,12 @@ def size_text(fraction: float | None) -> str:
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """Return in words the smallest difference that can be detected between a result set and a later set, and between
-    sets measured alternately (A/B): '38 % in a later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 %
-    power)'.
+    """Return in words the smallest differences that could be detected between a result set and another: '38 % in a
+    later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'. The first is for a set measured
+    later, the second for two sets measured alternately (A/B).
 
-    The difference for sets measured alternately is computed from the noise of this set's runs. Where noise comes and
-    goes, sets measured in another hour may need a larger difference.
+    The second difference is computed from the noise of this set's runs. Noise may come and go, so sets measured in
+    another hour may need a larger difference.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
@@ -48,14 +48,14 @@ def turns_text(smallest: Smallest, name: str = "") -> str:
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """Return the coefficient of variation of `number` runs with its 95 % range: '3.0 % (95 %: 1.8 – 8.6 %)'.
+    """Return the coefficient of variation of `number` runs, with its interval: '3.0 % (95 %: 1.8 – 8.6 %)'.
 
-    If all values are equal, return 'none: all equal'. If the values can only be multiples of a step, the samples
-    between two evaluations, return 'less than the 2.0 % between two evaluations' instead, where 2.0 % is `step`, a
-    fraction of the mean.
+    If all values are equal, return 'none: all equal'. `step` is given for values that change only at evaluations: the
+    distance between two evaluations, as a fraction of the mean. If such values are all equal, return 'less than the
+    2.0 % between two evaluations' for a `step` of 0.02.
 
-    The range assumes normally distributed values; where one run in twenty is late, it contains the true coefficient
-    in half of cases.
+    The interval assumes normally distributed values. If one run in twenty is late, it contains the true coefficient
+    in only half of cases.
     """
     if variation < ALL_EQUAL:
         return f"less than the {percent(step)} between two evaluations" if step else "none: all equal"
@@ -69,9 +69,9 @@ def _between(low: str, high: str) -> str:
 
 
 def outlier_words(result: Result) -> str | None:
-    """Return in words the runs of a result that are far slower or faster than its other runs, and how the load of the
-    system differed: 'run 3 (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1
-    – 0.2)'. None if there is no outlier."""
+    """Return in words the outliers of a result, which are runs far slower or faster than its other runs, and how the
+    load of the system differed during them: 'run 3 (seed 17) at 0.65× the speed of the others, while other work kept
+    1.8 of 2 CPUs busy (0.1 – 0.2)'. The range in brackets is that of the other runs. None if there is no outlier."""
     found = []
     for run, over in result.outliers:
         others = [load_of(other) for other in result.converged if other is not run]
@@ -84,11 +84,10 @@ def outlier_words(result: Result) -> str | None:
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
     """Return the remark that a set was measured on a noisy machine: '; noisy machine: run 3 (seed 17) at 0.65× the
-    speed of the others'. `outlier` has the words after the colon. If it is empty, the remark says that the speed
-    varied between runs; '' if the speed did not vary.
+    speed of the others'. `outlier` describes an outlying run and is put after the colon. If there is no outlier but
+    the speed varied between runs, the remark says so. Return '' if the speed did not vary.
 
-    The speed is said to vary if its coefficient of variation exceeds STEADY_SPEED at 95 % confidence for the number
-    of runs.
+    The speed varied if its coefficient of variation exceeds STEADY_SPEED at 95 % confidence for the number of runs.
     """
     if outlier:
         return f"; noisy machine: {outlier}"

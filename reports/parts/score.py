@@ -126,9 +126,9 @@ def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return two fields of a score's JSON document for a quantity such as the overhead. The field `name` is the
-    geometric mean of the runs' values; the field `spread` + '_cv' is their coefficient of variation. Empty where no
-    value is known."""
+    """Return two fields of a score's JSON document for a quantity such as the overhead: `name`, the geometric mean of
+    the runs' values, and `spread` + '_cv', their coefficient of variation. Return an empty dict if no value is
+    known."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 
@@ -229,9 +229,10 @@ def _bounds(record: ScoreRecord) -> str:
 def _shown_mean(
     name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
 ) -> Callable[[ScoreRecord], Fact | None]:
-    """Return a function that makes a printed value from a score's document. The value is the field `name`, a
-    geometric mean over runs; its coefficient of variation is the field `spread`. If values can only be multiples of a
-    step, as samples between evaluations are, `step` names the field with the step."""
+    """Return a function that takes a score's document and returns a value to print, or None. The value is the
+    document's field `name`, a geometric mean over runs; the field `spread` has its coefficient of variation. If the
+    runs' values change only at evaluations, as samples to converge do, `step` names the field with the distance
+    between two evaluations."""
 
     def fact(record: ScoreRecord) -> Fact | None:
         value, variation = getattr(record, name), getattr(record, spread)

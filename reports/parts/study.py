@@ -68,7 +68,7 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
 def split_step(finding: str) -> tuple[str, Fact | None]:
     """Split a finding of a study (a computed or measured analysis) into its text and a row for a page's head. The row
     has the next command, which the last sentence of the finding suggests ('Next, to see more: dlrmbench report …').
-    If the finding suggests no command, or one that is too long for a head, return the whole finding and None."""
+    If the finding suggests no command, or one that is too long for the head, return the whole finding and None."""
     found = _STEP.search(finding)
     if found is None or len(found[0]) > _MAX_COMMAND:
         return finding, None
@@ -135,9 +135,9 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(
     unit: str | None, values: Sequence[float], shared: TimeUnit | None = None
 ) -> Callable[[float], str]:
-    """Return the function that formats all numbers of a column, by the column's unit. Times have one time unit
-    (`shared` if given), bytes one binary prefix, shares are in percent. Other units have one SI prefix, chosen for
-    the largest value. Numbers without a unit have no prefix."""
+    """Return the function that formats all numbers of a column in the column's unit. All times of a column have one
+    time unit (`shared` if given), and all bytes one binary prefix. Shares are in percent. In any other unit, the
+    numbers have one SI prefix, chosen for the largest value. Numbers without a unit have no prefix."""
     if unit == "s":
         text = _seconds_format([value for value in values if not 0 < value < _LEAST_S], shared)
         return lambda value: _BELOW_LEAST if 0 < value < _LEAST_S else text(value)
@@ -185,9 +185,9 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the time unit of a column, with its number of decimals. The unit is `shared` if given, else the one that
-    suits the smallest time. The decimals give the smallest time three significant digits; a single time in the unit
-    that suits it keeps the unit's usual decimals."""
+    """Return the time unit of a column, with its number of decimals. The unit is `shared` if given, else the unit
+    that suits the smallest time. There are as many decimals as give the smallest time three significant digits. Only
+    a column with a single time, in the unit that suits this time, keeps the unit's usual decimals."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])

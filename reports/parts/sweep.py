@@ -26,11 +26,11 @@ from reports.text.formatting import (
 
 
 def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
-    """Return the table of a sweep, one row per configuration. The page and the terminal have the same table, which
-    the page shows in a narrow form.
+    """Return the table of a sweep, one row per configuration. The terminal shows the table in a wide form, the page
+    in a narrow form.
 
-    In the narrow form, the section of a setting ('train' of 'train.global_batch_size') is below the setting's name,
-    and an interval below its mean.
+    In the narrow form, the section of a setting ('train' of 'train.global_batch_size') stands below the setting's
+    name, and an interval stands below its mean.
     """
     axes = [
         (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: _axis_cell(row, at))

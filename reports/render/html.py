@@ -99,9 +99,9 @@ def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
 
 
 _WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Limits of line breaking, in characters that fit into a line on a phone. The first is the length up to which a word
-needs no control of its line breaks. The second is for longer words: a part before or after '=' that is not longer
-than this is not broken at its underscores."""
+"""Two limits for line breaks in words, in characters that fit into a line on a phone. Words up to the first limit
+need no control of their breaks. In longer words, a part before or after '=' is not broken at its underscores if it is
+no longer than the second limit."""
 
 
 def _breakable(text: str) -> Markup:

@@ -16,9 +16,9 @@ _SPECIAL = {
     "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
 _LATIN_1 = 0xFF
-"""Last code point of Latin-1. Characters up to here are in every LaTeX font and are written unchanged. Characters
-beyond it are written as the LaTeX command above if there is one. Of those without a command, symbols are left out,
-and other characters are written as their number, such as U+4E2D."""
+"""Last code point of Latin-1. Characters up to this one are in every LaTeX font and are written unchanged. Later
+characters are written as their LaTeX command if they have one in the table above. Of characters without a command,
+symbols are left out, and all others are written as their number, such as U+4E2D."""
 _LABEL_WORDS = 5
 
 

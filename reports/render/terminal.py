@@ -35,9 +35,9 @@ _WHOLE = re.compile(
     r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
     r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
 )
-"""Pattern of the parts of a text that are not broken over lines: a command to be copied, a number with its percent
-sign, and a range. A command is in quotes, or is the whole text, or follows a colon or comma up to the end of its
-clause."""
+"""Pattern of the parts of a text that are not broken over lines: commands that users copy, numbers with a percent
+sign, and ranges. A command is recognised if it is in quotes, if it is the whole text, or if it follows a colon or
+comma and ends with the clause."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -198,8 +198,9 @@ def _divide(
     """Divide a table's columns into parts that fit the terminal's width; return the column indices of each part.
     Every part begins with the columns that name the rows. A table that fits is one part.
 
-    Rows are named by the first column, followed by further columns with `names_row`. A column is added if all naming
-    columns then take at most half of the width, or two thirds if the columns before it do not distinguish all rows.
+    The first column names the rows; the columns after it that are marked `names_row` may be added. A column is added
+    if all naming columns then take at most half of the width. If the naming columns so far do not distinguish all
+    rows, two thirds of the width are allowed.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
@@ -242,12 +243,13 @@ def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
 def _aligned(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
 ) -> list[list[str]]:
-    """Return the terminal lines of a table's head, then those of each row.
+    """Return the terminal lines of a table's head, then the lines of each row.
 
-    `aligns` has one letter per column: 'l' for left, 'r' for right (where only the head is wrapped), 'L' for left and
-    never wrapped. If a row would be wider than `width`, the widest columns that may be wrapped become narrower in
-    three steps, until the row fits. Ranges and numbers with their units stay whole in the first step, words in the
-    second; in the third, words are cut.
+    `aligns` has one letter per column: 'l' for a left-aligned column, 'r' for a right-aligned column of which only
+    the head may be wrapped, 'L' for a left-aligned column that is never wrapped. If a row would be wider than
+    `width`, the widest columns that may be wrapped become narrower in three steps, until the row fits. In the first
+    step ranges and numbers with their units stay whole. In the second step words stay whole. In the third step words
+    are cut.
     """
     texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]

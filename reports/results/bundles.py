@@ -1,9 +1,10 @@
-"""Packs and reads reference bundles: one system's result sets in one archive, which is not trusted when it is read.
+"""Packs and reads reference bundles. A bundle is one archive with one system's result sets; when it is read, its
+contents are not trusted.
 
 A bundle is a ZIP archive of regular files. The file bundle.json has the digest of each other file. The other files
 are system.toml, with the system's rates, and the files of run sets that are needed to judge and compare them. Sizes,
-names and digests are checked before anything is written, so that no archive writes outside of the folder that it is
-opened in.
+names and digests are checked before anything is written, so no archive can write outside of the folder into which it
+is unpacked.
 """
 
 import hashlib

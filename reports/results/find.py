@@ -17,8 +17,8 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def brief_name(result: Result) -> str:
-    """Return the short name of a result: the part of its run set's label between benchmark and time, which is the
-    name that the user chose, or a digest. For a result without a folder, such as one from an export, return the whole
+    """Return the short name of a result. This is the part of its run set's label between benchmark and time: a name
+    chosen by the user, or a digest. For a result without a folder, such as one from an export, return the whole
     label."""
     return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
@@ -35,8 +35,8 @@ def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
 
 
 def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: str) -> int:
-    """Return the index of the configuration whose label or chosen name is `name`, or of the only one whose label
-    contains it, ignoring case.
+    """Return the index of the configuration with the label or chosen name `name`. If there is none, return the index
+    of the only configuration whose label contains `name`, ignoring case.
 
     Raises InputError, which names the command-line `option`, if no configuration matches or several do.
     """
@@ -63,12 +63,12 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
-    """Return the results with their systems' prices per hour, None where no price is given.
+    """Return the results with their systems' prices per hour; the price is None if none is given.
 
     Each text in `given` is 'NAME=PRICE' or 'PRICE'. NAME is a label, a part of a label, or the name of a reference
-    system, whose sets all get the price. 'PRICE' alone is for all sets that no NAME matches. A currency may follow
-    the number, the same in all texts. Raises InputError if a text is not a price, if currencies differ, or if a NAME
-    matches no result or several.
+    system, whose sets all get the price. 'PRICE' alone is for all sets that no NAME matches. The number may be
+    followed by a currency, which must be the same in all texts. Raises InputError if a text is not a price, if
+    currencies differ, or if a NAME matches no result or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None

@@ -41,8 +41,8 @@ def gather(
     """Read the result of every result set (logs of one benchmark on one system) at or below `paths`, each folder
     once.
 
-    Without `second_opinion` the official MLPerf checker is not run. While it runs, `on_opinion` is called with the
-    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark, `ruleset`
+    The official MLPerf checker is run only with `second_opinion`. While it runs, `on_opinion` is called with the
+    number of its verdicts so far and their total number. `benchmark_file` defines a user's own benchmark. `ruleset`
     is the official round to judge by. Raises InputError if there is nothing to read, DefinitionError if the round is
     not known.
     """
@@ -71,9 +71,9 @@ def gather(
 def _levels_above(
     inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
-    """Return a dict from the path of a judged result set, as the set's own verdict states it, to the verdicts on the
-    submission that holds the set and on the MLPerf round that holds the submission, in this order. Without a round,
-    the submission's verdict stands alone."""
+    """Return a dict from the path of each judged result set, as the set's verdict states it, to the verdicts on what
+    contains the set. The first verdict is on the submission that contains the set. The second is on the MLPerf round
+    that contains the submission; it is missing if there is no round."""
     above: dict[str, tuple[Verdict, ...]] = {}
     tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
     for top in tops:
@@ -179,11 +179,11 @@ def _label(result_set: ResultSet) -> str:
 
 
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
-    """Return the interval of the geometric mean of all runs' times, which is printed beside a score. None without a
-    score, or if a run did not converge: an infinite time leaves no mean.
+    """Return the confidence interval of the geometric mean of all runs' times, which is printed beside a score. None
+    if there is no score, or if a run did not converge: its time is infinite, so there is no mean.
 
-    `until` is given for a run set that was to grow until its mean was precise enough; the interval's level then
-    allows for this stopping rule.
+    `until` is given for a run set that was to grow until its mean was precise enough. The level of its interval is
+    raised to allow for this stopping rule.
     """
     if result.olympic_mean_s is None:
         return None

@@ -13,11 +13,11 @@ from rules.tree.result_set import real_path
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
-    """Return a digest that two result sets share only if one repeats the other: same kind, configuration, dataset,
-    threads, matrix products, code and system.
+    """Return a digest that is equal for two result sets only if one repeats the other: same kind, configuration,
+    dataset, threads, matrix products, code and system.
 
-    A system is identified by its name and its processor's family and model, because virtual processors of several
-    models have one name. None if a set has no record, or no digest of its code: it is then not known to repeat
+    A system is identified by its name and by its processor's family and model, because virtual processors of several
+    models have one name. None if a set has no record, or no digest of its code: such a set is not known to repeat
     another.
     """
     if record is None or record.code_sha256 is None:
@@ -71,9 +71,9 @@ def interleaving_of(folder: Path) -> str | None:
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """Return distinct labels of result sets, made from their names and folders.
 
-    If sets in different pairs or sweeps have the same name, all labels in these pairs and sweeps begin with the name
-    of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other repeated name gets a
-    number.
+    If sets in different pairs or sweeps have the same name, the labels of all sets in these pairs and sweeps are
+    preceded by the name of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other
+    repeated name gets a number.
     """
     groups = _groups_of([folder for _, folder in places])
     used: dict[str, set[Path | None]] = {}

@@ -1,8 +1,8 @@
-"""Reads the files stored with logs: the records of a run set and the MLPerf system description, for display.
+"""Reads the files stored with logs, for display: the records of a run set and the MLPerf system description.
 
-All files are optional and none is trusted: published logs have no such files, and existing ones may hold anything. A
-damaged file is not used, and one problem to show says so. All texts of the other files are printable, and no list in
-them is longer than MAX_ITEMS.
+All files are optional, since published logs have none. No file is trusted, since it may hold anything. A damaged file
+is not used; one sentence that can be shown to the user says so. Texts read from valid files are made printable, and
+lists in them are cut to MAX_ITEMS.
 """
 
 import json
@@ -148,10 +148,10 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
 
 def describe_times(choice: ChoiceRecord) -> str:
     """Return in words the time of a training step with the chosen number of threads and with each other number tried,
-    and which others tie with the chosen one. An example is "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where
-    nothing was timed.
+    and which of the others tie with the chosen one: '10.4 ms a step; 2 threads: 10.1 ms, a tie'. Return '' if nothing
+    was timed.
 
-    For a run set that answers inference queries, return the simulated queries/s instead.
+    For a run set that answers inference queries, the words give the simulated queries/s instead.
     """
     if choice.service is not None:
         return _describe_services(choice.service)
@@ -181,11 +181,12 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Return in words the simulated queries/s of the numbers of workers and threads that were tried but not chosen,
-    each with its fastest way of batching, in percent of the queries/s of the chosen setting.
+    """Return in words how each setting (numbers of workers and threads) that was tried but not chosen compares with
+    the chosen one. The words give its simulated queries/s, with its fastest way of batching, in percent of the
+    simulated queries/s of the chosen setting.
 
-    The rates themselves are left out: a rate measured later, at another load of the system, would seem to contradict
-    them.
+    The rates themselves are left out, because a rate measured later under another load of the system would seem to
+    contradict them.
     """
     best: dict[tuple[int, int], ServiceWayRecord] = {}
     for way in sorted(service.tried, key=lambda way: way.queries_per_s):

@@ -1,5 +1,5 @@
-"""Finds reference systems: other systems' measured results to compare with, from bundles (.zip), shipped or a user's
-own.
+"""Finds reference systems: other systems whose measured results users compare with. Their results come from bundles
+(.zip), which are shipped or a user's own.
 
 `dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A set whose speed varies between
 processes by more than MAX_CV is not in any bundle.
@@ -75,7 +75,7 @@ def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
 
 def open_system(given: str | Path) -> OpenedSystem:
     """Unpack the results of a reference system, given by the name of a known bundle (.zip) or by a bundle's file. A
-    bundle that is open already is not read again.
+    bundle that is unpacked already is not unpacked again.
 
     Raises ReferenceSystemError, which lists the known names, if the name is unknown. Raises InputError if the bundle
     is refused, OSError if it cannot be read or unpacked.
@@ -113,10 +113,11 @@ def passing_systems() -> Iterator[None]:
 
 
 def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return paths of results without reference bundles (.zip of a system's results): each bundle, also one in a
-    folder among the paths, is replaced by the folder of its unpacked sets.
+    """Return paths of results in which each reference bundle (.zip of a system's results) is replaced by the folder
+    with its unpacked sets. Bundles in folders among the paths are replaced as well.
 
-    A folder with bundles is kept in addition if it has other results. Raises InputError if a bundle cannot be read.
+    A folder with bundles is kept in addition if it also has other results. Raises InputError if a bundle cannot be
+    read.
     """
     found = list[Path]()
     for path in paths:
@@ -208,9 +209,9 @@ def require_references(results: Sequence[Result]) -> None:
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results `asked`, followed by a reference system's results `known`, as far as they share the
-    benchmark and the kind of measurement with a result in `asked`. Raises ReferenceSystemError if no result in
-    `known` does."""
+    """Return the results `asked`, followed by those of a reference system's results `known` that have the same
+    benchmark and the same kind of measurement as a result in `asked`. Raises ReferenceSystemError if no result in
+    `known` has."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:

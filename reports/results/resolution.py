@@ -59,9 +59,9 @@ def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:
-    """Return the distance between a run's last two evaluations, in time or samples. `ends` has the time or sample
-    count of each; if it has only one, return the distance from the run's start. None where a time or count is
-    unknown, or the distance is not positive."""
+    """Return the distance between the last two evaluations of a run, in time or in samples. `ends` has the time or
+    the sample count of each evaluation. If there is only one evaluation, return its distance from the run's start.
+    None if a time or count is unknown, or if the distance is not positive."""
     known = [end for end in ends if end is not None]
     if not known or len(known) != len(ends):
         return None

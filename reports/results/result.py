@@ -33,9 +33,9 @@ Fate = Literal["counted", "dropped", "failed"]
 to converge."""
 Status = Literal["own", "official", "unknown"]
 Standing = Literal["own", "unknown", "unverified", "published"]
-"""Owner of a result's benchmark ('own', 'unknown') or, under an official MLPerf name, the result's verification
-status. It is 'unverified' if this harness made the result's logs, else 'published'. Whether MLCommons has verified a
-published result is not known."""
+"""Standing of a result. 'own' is a result on a user's own benchmark, and 'unknown' a result on an unknown benchmark.
+A result under an official MLPerf name is 'unverified' if this harness made its logs, else 'published'. Whether
+MLCommons has verified a published result is not known."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
     "number_of_nodes",
@@ -131,11 +131,11 @@ NO_SCORE = BenchmarkResult(
 class Result:
     """One configuration with its runs or processes.
 
-    `judged`, the judged logs, is None without logs. `asked` is the run set's record (run_set.json), `measured` the
-    measurement in extra/<kind>.json; each is None without its file. `quantities` are the names of the compared
+    `judged` has the judged logs, `asked` the run set's record (run_set.json), `measured` the measurement
+    (extra/<kind>.json); each is None if the result has no such files. `quantities` are the names of the compared
     quantities: first the whole, such as the time to train, then its factors. `stated` has settings that logs or
-    measurements state, by name. `score` and `outcome` are the runs' score and the rules' verdict. `unfinished` are
-    attempts that left no result. `problems` are sentences about files that are not used.
+    measurements state, by name. `score` is the runs' score, `outcome` the rules' verdict. `unfinished` are attempts
+    that left no result. `problems` are sentences about files that are not used.
     """
 
     label: str
@@ -159,8 +159,8 @@ class Result:
     interval: Interval | None = None
     turns: str | None = None
     """Folder of the sweep or suite in which processes of several configurations were measured alternately. None for a
-    measurement made by itself. None also for runs that train to a target quality: the start times in their logs show
-    whether they alternated."""
+    measurement made by itself. None also for runs that train to a target quality: the start times in their logs
+    already show whether they alternated."""
     repetition: str | None = None
     """Digest that is equal for results that repeat each other (same configuration, code and system). None where it is
     not known whether the result repeats another."""
@@ -335,9 +335,9 @@ class Result:
 
     @cached_property
     def speed(self) -> LogSummary | None:
-        """Summary of the runs' training speed. The time of evaluations is left out or counted, whichever makes the
-        speed vary less: logs whose blocks overlap evaluations do not separate the two well. None for fewer than two
-        runs."""
+        """Summary of the runs' training speed. The speed is computed twice, with the time of evaluations counted and
+        with it left out, and the summary with less variation is used. The reason is logs whose blocks overlap
+        evaluations: they do not separate the two times well. None for fewer than two runs."""
         logs = [run.log for run in self.converged]
         known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
         over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
@@ -418,8 +418,8 @@ def make_run(log: RunResult, **about: Any) -> Run:
     """Make a run of a result from the run's log. `about` has values that the log does not hold, such as `fate` (the
     run's use in the score).
 
-    The factors of the time to train are computed from three measurements (time to train, training time, samples to
-    converge), so that the logarithms of the factors add up to that of the time.
+    The factors of the time to train are computed from time to train, training time and samples to converge, so that
+    the logarithms of the factors add up to the logarithm of the time to train.
     """
     return Run(
         log=log,

@@ -13,8 +13,8 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """Growth of a run set that was to get runs until its mean time to train was known to within `width`, a fraction
-    of the mean. `num_runs` is the number of its runs.
+    """Growth of a run set that was to get further runs until its mean time to train was known to within `width`, a
+    fraction of the mean. `num_runs` is the number of runs that the set has.
 
     `after` is the number of runs after which the mean was known that precisely; None if it never was.
     """

@@ -1,13 +1,13 @@
-"""Computes the uncertainty of one group of runs' values: intervals of geometric means, and factors' shares of the
-spread.
+"""Computes the uncertainty of one group of runs' values: confidence intervals of geometric means, and the shares that
+factors have in the spread.
 
 The run is the unit of analysis. Values from inside a run are not pooled: they are not independent and would make
 intervals too narrow.
 
 Times to train take only few possible values (a coarse grid), because a run ends at an evaluation. The interval of
-their mean then covers the true mean less often than Student's t says. The more skewed the distribution over these
-values is, the less often it does; no interval from 5 runs avoids that. So intervals of such values are computed at
-the confidence NOMINAL (95 %) and printed as intervals of the confidence AT_LEAST (90 %).
+their mean then covers the true mean less often than Student's t promises, and even less often if their distribution
+is skewed. No interval from 5 runs avoids that. So intervals of such values are computed at 95 % confidence (NOMINAL)
+but printed as 90 % intervals (AT_LEAST).
 """
 
 import math
@@ -23,10 +23,10 @@ from reports.statistics.ratios import Floats, mean_of, sample_variance, variance
 MIN_RUNS = 5
 NOMINAL = 0.95
 AT_LEAST = 0.90
-"""Confidence that is printed for intervals of values that change only at evaluations, such as times to train. In
-simulations, these intervals cover the mean of 95 % of sets of normal and lognormal times, and of 96 % of sets of
-times from Student's t with 3 degrees of freedom. They cover the mean of 91 % or more of sets drawn from the shipped
-reference convergence points."""
+"""Confidence that is printed for intervals of values that change only at evaluations, such as times to train. The
+intervals are computed at NOMINAL. In simulations they cover the true mean in 95 % of sets if times are normal or
+lognormal, and in 96 % if times follow Student's t with 3 degrees of freedom. If times are drawn from the shipped
+reference convergence points, they cover it in at least 91 % of sets."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
 IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
@@ -51,10 +51,11 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSummary:
-    """Summary of several runs' positive values through their logarithms: geometric mean, spread, interval.
+    """Summary of several runs' positive values, computed from their logarithms: geometric mean, spread and confidence
+    interval.
 
-    `coefficient_of_variation` is the sample standard deviation over the mean, as MLPerf's reference convergence
-    points state it. `step` is the resolution of the values, None where it is not known; `interval` is None then.
+    `coefficient_of_variation` is the sample standard deviation divided by the mean, as in MLPerf's reference
+    convergence points. `step` is the resolution of the values. If it is not known, `step` and `interval` are None.
     """
 
     num_values: int
@@ -67,10 +68,10 @@ class LogSummary:
 
     @property
     def interval(self) -> Interval | None:
-        """Confidence interval of the geometric mean; None for fewer than two values, or where the `step` is not
-        known.
+        """Confidence interval of the geometric mean; None for fewer than two values, or if `step` is not known.
 
-        It is computed only when it is read: to import Student's t takes longer than to compute the rest of a summary.
+        It is computed only when it is read, because importing Student's t takes longer than computing the rest of a
+        summary.
         """
         if self.num_values < 2 or self.step is None:
             return None
@@ -87,11 +88,11 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
     least 2.
 
     The values lie on a grid, such as the grid of evaluations. `step` is the grid's step as a fraction of the values:
-    one number for all groups, or an array [...]. The grid has two effects, which vanish where it is fine. First, the
-    variance is at least that of n equal values and one more value, a step away (`sample_variance`), so that equal
-    values do not promise certainty. Second, the interval is widened by the shift of the mean if one run ended a step
-    earlier or later. This is the continuity correction of a mean on a grid (Cox 1970, "The continuity correction").
-    Usual is half of this shift; here it is applied in full because the distribution over few values is skewed.
+    one number for all groups, or an array [...]. A coarse grid changes the interval in two ways; a fine grid hardly
+    does. First, the variance is given a lower bound (`sample_variance`), because equal values on a grid may stem from
+    unequal ones. Second, the interval is widened by the shift of the mean if one run ended a step earlier or later,
+    which is the continuity correction of a mean on a grid (Cox 1970, "The continuity correction"). Half of this shift
+    is usual. The whole shift is used here because the distribution over few values is skewed.
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)
@@ -117,10 +118,10 @@ def log_summary(
     confidence: float = NOMINAL,
     nominal: float = NOMINAL,
 ) -> LogSummary | None:
-    """Return the summary of the values that are not None; None if there are no such values, or if one is not positive
-    and finite.
+    """Return the summary of the values that are not None. None if there are no such values, or if one of them is not
+    positive and finite.
 
-    The interval is computed by `log_reach` at the confidence `nominal`, and states the confidence `confidence`.
+    The interval is computed by `log_reach` at the confidence `nominal`, but states the confidence `confidence`.
     `step` is the resolution of the values, as a fraction of them; without it the summary has no interval.
     """
     known = [value for value in values if value is not None]
@@ -159,12 +160,12 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | N
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:
-    """Return each factor's share in the variance of log(total), where total is the product of the factors, over
-    several runs.
+    """Return each factor's share in the variance of log(total) over several runs, where total is the product of the
+    factors.
 
-    The share of factor f is cov(log f, log total) / var(log total); the shares add up to 1 exactly, and a share is
-    negative where its factor works against the others. None with fewer than 3 runs, without spread, or when a value
-    is not positive and finite.
+    The share of factor f is cov(log f, log total) / var(log total). The shares add up to exactly 1. A share is
+    negative if its factor varies against the others. None with fewer than 3 runs, if the total does not vary, or if a
+    value is not positive and finite.
     """
     values = np.asarray([totals, *factors], dtype=np.float64)
     if values.shape[1] < 3 or not np.all(np.isfinite(values)) or not np.all(values > 0):

@@ -12,8 +12,9 @@ from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestResult:
-    """Result of the tests of one difference. Holm's method sets their levels: `apart` is the two-sided level of the
-    test against zero, `within` the one-sided level of the test of equivalence within the margin.
+    """Result of the two tests of one difference. `apart` is the two-sided level of the test against zero. `within` is
+    the one-sided level of the test of equivalence, that the difference lies within the margin. Both levels are set by
+    Holm's method.
 
     `found` is the verdict of `decide`. `in_turns` is the verdict of `decide` without drift tolerance, as if the runs
     had been made alternately (A/B).
@@ -28,8 +29,9 @@ class TestResult:
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
-    """Test one family of differences by Holm's method, each with its margin (the smallest effect). `shares` are
-    p-values of further tests in the family, such as tests on the shares of runs that converged.
+    """Test one family of differences by Holm's method. Each item of `family` is a pair (margin, difference); the
+    margin is the smallest effect. `shares` are p-values of further tests in the family, such as tests on the shares
+    of runs that converged.
 
     Returns the results of the differences, and the Holm levels of the further tests.
     """
@@ -47,20 +49,21 @@ def judge_family(
 
 
 def confidence_with_best(number: int, confidence: float) -> float:
-    """Return the confidence level at which to compare the best of `number` groups with each other group, so that
-    `confidence` holds over all pairs of groups. Pairs without the best group count as well, because the same data
-    decide which group is the best. In each pair either group may be called worse."""
+    """Return the confidence level for the family of comparisons of the best of `number` groups with each other group.
+    At this level, `confidence` holds over all pairs of groups. Pairs without the best group count as well, because
+    the best group is chosen from the same data. The tests are two-sided: in each pair either group may be found
+    worse."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 
 def least_apart(values: Floats, confidence: float) -> float:
-    """Return the least significant difference between the means of two groups, over all pairs of groups
-    (configurations).
+    """Return the least significant difference between the means of two groups (configurations), which holds over all
+    pairs of groups.
 
     `values` [groups, rounds] were measured alternately, each group once per round. The difference is computed by
-    Student's t at Bonferroni's level. Its spread is that of the residuals after the means of groups and of rounds,
-    over all groups. The spread of the two groups alone would miss noise that affected every run of one group and no
-    run of the other.
+    Student's t at Bonferroni's level. Its standard error is estimated from the residuals of all groups, after the
+    means of groups and of rounds are subtracted. Residuals of only the two compared groups would miss noise that
+    affected every run of one group and no run of the other.
     """
     number, rounds = values.shape
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()

@@ -8,9 +8,9 @@ import numpy as np
 LEAST = 5
 """Least number of values in a set in which outliers are looked for."""
 DEVIATIONS = 5.0
-"""Least distance of an outlier from the mean of the other values, in standard deviations. By chance 2 % of sets of
-five values, independent and normal with 4 % noise, have a value that is this far from the mean and also at least
-FRACTION from the median."""
+"""Least distance of an outlier from the mean of the other values, in standard deviations. An outlier must also be at
+least FRACTION from the median. By chance, 2 % of sets of five independent, normal values with 4 % noise have a value
+that meets both conditions."""
 FRACTION = 0.1
 """Least distance of an outlier from the median of its set's values, as a fraction."""
 
@@ -18,9 +18,9 @@ FRACTION = 0.1
 def find_outliers(logs: Sequence[float]) -> tuple[int, ...]:
     """Return the indices of outliers in a set of values, given as logarithms.
 
-    Each value is compared with the mean of all others. The distance is in standard deviations of one further value,
-    computed from the spread of the others (Student's t with one left out). Two outliers on the same side hide each
-    other.
+    Each value is compared with the mean of all others by Student's t with one value left out. The unit of the
+    distance is the standard deviation that one further value would have, computed from the spread of the others. Two
+    outliers on the same side may hide each other.
     """
     values = np.asarray(logs, dtype=np.float64)
     number = len(values)

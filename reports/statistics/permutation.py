@@ -24,9 +24,9 @@ def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
     """Return the two-sided p-value of a permutation test of equal means: the share of rearrangements of the runs in
     which the means differ at least as much as they do in the measured arrangement.
 
-    Unpaired runs are exchanged between the two groups; in pairs, the sign of a pair's difference changes. If there
-    are at most 200,000 rearrangements, all are tried. Else 20,000 are drawn from a fixed seed, and the measured
-    arrangement is counted as well.
+    A rearrangement exchanges unpaired runs between the two groups, and changes the signs of differences of paired
+    runs. If there are at most 200,000 rearrangements, all are tried. Else 20,000 are drawn with a fixed seed, and the
+    measured arrangement is counted as well.
     """
     if is_paired:
         apart = new - base
@@ -52,11 +52,12 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 
 
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
-    """Choose `chosen` of the values in every possible way, and count the ways in which their sum is at least as far
-    from 0 as the observed sum. All values together add up to 0.
+    """Count the ways to choose `chosen` of the values such that their sum is at least as far from 0 as the sum
+    `observed`. All values together add up to 0.
 
-    If there are few ways, every sum is computed. If there are many, the sums within each half of the values are
-    computed and sorted, and pairs of one sum of each half are counted by binary search.
+    If there are few ways, every sum is computed. If there are many, the values are divided into two halves. All sums
+    within each half are computed; those of one half are sorted, and the pairs of a sum from each half that are far
+    enough from 0 are counted by binary search.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
@@ -95,11 +96,11 @@ def cliffs_delta(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 
 
 def fisher_p(base_yes: int, num_base: int, new_yes: int, num_new: int) -> float:
-    """Return the two-sided p-value of Fisher's exact test of equal shares, `base_yes` of `num_base` and `new_yes` of
-    `num_new`.
+    """Return the two-sided p-value of Fisher's exact test that two shares are equal: `base_yes` of `num_base` and
+    `new_yes` of `num_new`.
 
-    It is computed in whole numbers, so that ties are exact. scipy's function computes with rounding, and takes most
-    of a second to import.
+    It is computed in whole numbers, so that ties are exact. scipy's function is not used because it computes with
+    rounding, and takes most of a second to import.
     """
     total, yes = num_base + num_new, base_yes + new_yes
     weights = {

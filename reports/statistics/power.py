@@ -2,8 +2,8 @@
 needed.
 
 `reports.statistics.ratios.decide` makes verdicts; this module computes in advance how often that function reaches a
-verdict. Values of single runs are taken as normal, with equal spread on both sides; where ratios are compared, their
-logarithms are.
+verdict. Values of single runs are taken as normal, with equal spread in both configurations. If ratios are compared,
+the logarithms of the values are taken as normal instead.
 """
 
 import math
@@ -31,9 +31,10 @@ _MOST = 5.0
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
     """Design of a comparison of two configurations: `num_base` runs against `num_new` runs, at least 2 each. If
-    `is_paired`, both are the number of pairs.
+    `is_paired`, both members are the number of pairs.
 
-    `spread` is the standard deviation of single runs; if `is_paired`, of the differences within pairs.
+    `spread` is the standard deviation of single runs. If `is_paired`, it is the standard deviation of the differences
+    within pairs.
     """
 
     spread: float
@@ -48,9 +49,9 @@ class Design:
         return max(self.spread * math.sqrt(shares), 1e-12)
 
     def reaches(self, tail: float) -> Floats:
-        """Return half the width of the difference's confidence interval with error probability `tail` at each end.
-        The width depends on the spread that the runs will show. One width is returned for each of several equally
-        likely spreads."""
+        """Return values for half the width of the difference's confidence interval, which has error probability
+        `tail` at each end. The width depends on the spread that the runs will show, which is not known in advance. So
+        several equally likely spreads are assumed, and one value is returned for each."""
         unit = _unit_reaches(self.num_base, self.num_new, self.is_paired, tail)
         return np.asarray(max(self.spread, 1e-12) * unit, dtype=np.float64)
 
@@ -66,10 +67,10 @@ def smallest_apart(
 ) -> float:
     """Return the detectable difference (80 % power) between two sets measured separately, as a fraction: 0.06 is 6 %.
 
-    `spread` is the standard deviation of the logarithms of single runs on both sides, which is about their
-    coefficient of variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a
-    fraction (0.2 is 20 %): a difference between sets measured one after the other must exceed it. `min_effect` is the
-    smallest effect of interest. Infinite if even a difference by a factor of 148 would not be found.
+    `spread` is the standard deviation of the logarithms of single runs in both sets, which is about their coefficient
+    of variation. `num_base` and `num_new` are at least 2. `tolerance` is the drift tolerance, as a fraction (0.2 is
+    20 %): a difference between sets measured one after the other must exceed it. `min_effect` is the smallest effect
+    of interest, as a fraction. Infinite if even a difference by a factor of 148 would not be detected.
     """
     design = Design(spread=spread, num_base=num_base, num_new=num_new)
     return smallest_difference(design, level, math.log1p(min_effect), math.log1p(tolerance))
@@ -131,9 +132,9 @@ def _thresholds(design: Design, level: float, margin: float, tolerance: float) -
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """Return half the width of a difference's confidence interval, for runs with a true spread of 1 and error
-    probability `tail` at each end. The width depends on the spread that the runs will show. One width is returned for
-    each of several equally likely spreads."""
+    """Return values for half the width of a difference's confidence interval, which has error probability `tail` at
+    each end, for runs with a true spread of 1. The width depends on the spread that the runs will show, which is not
+    known in advance. So several equally likely spreads are assumed, and one value is returned for each."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)

@@ -1,19 +1,22 @@
-"""Fits the law value = a * C ** -b + c, a, b, c >= 0, of a quantity that falls as more compute C (training FLOP) is
-spent.
+"""Fits the scaling law value = a * C ** -b + c, with a, b, c >= 0, to a quantity that falls as more compute C
+(training FLOP) is spent.
 
-For one exponent b the rest is linear, so every b of a grid is solved exactly, for all resamples at once, and the best
-b is refined between its neighbours by golden section. This needs no starting point, ends in no local minimum, and
-gives equal results for equal numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
+For a given exponent b, the best a and c follow from a linear fit. So every b of a grid is solved exactly, for all
+resamples at once, and the best b is refined between its neighbours by golden section. This needs no starting point,
+ends in no local minimum, and gives equal results for equal numbers. The limit b -> 0 with a -> infinity is the
+logarithmic law, which has no floor c.
 
-The interval is a bootstrap over seeds. A seed's deviations from the means are drawn together for all sizes, since
-sizes share seeds. The deviations are scaled by two factors: by sqrt(n / (n - 1)), since n deviations from their own
-mean are too small, and by the ratio of Student's t with n - 1 degrees of freedom to the normal quantile, since few
-seeds estimate their spread badly. Floors of resamples may be below zero: a bound would keep small exponents out of
-the interval. The coverage of the interval is simulated in `tests/core/test_reports/test_power_law.py`.
+The confidence interval of b is a bootstrap over seeds. All sizes (models of different compute) share seeds, so the
+deviations of a seed from the means are drawn together for all sizes. The deviations are scaled by two factors. The
+first is sqrt(n / (n - 1)), since n deviations from their own mean are too small. The second is the ratio of Student's
+t with n - 1 degrees of freedom to the normal quantile, since few seeds estimate their spread badly. The floor c of a
+resample may be below zero, since a bound would keep small exponents out of the interval. The coverage of the interval
+is simulated in `tests/core/test_reports/test_power_law.py`.
 
 An F test of lack of fit (Draper and Smith, "Applied Regression Analysis", section 2.1) decides whether the sizes
-follow a law. It compares the residuals of the sizes' means from the best curve with a free floor to the differences
-of seeds between sizes. An offset of a seed that is equal in all sizes changes c alone, and is left out of both.
+follow a law. It compares two variances. The first is of the residuals of the sizes' means from the best curve, whose
+floor may be negative. The second is of the differences between seeds that vary from size to size. A seed's offset
+that is equal in all sizes changes only c, so it is left out of both variances.
 """
 
 import math
@@ -34,9 +37,9 @@ MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
 """Range of the exponents b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
-"""Largest exponent b that counts as a logarithmic law: if the lower end of the interval of b is not above it, that
-end becomes 0. Over a decade of C, the slope of a curve with this exponent changes by 2 %, and the slope of a
-logarithm does not change."""
+"""Largest exponent b that counts as a logarithmic law. If the lower end of the interval of b is at most this value,
+the lower end is set to 0. Against log C, a curve with this exponent changes its slope by only 2 % over a decade of C;
+a logarithmic law has a constant slope."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
@@ -111,11 +114,11 @@ def why_no_law(compute: Sequence[float]) -> str | None:
 
 
 def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], seed: int = 0) -> PowerLaw:
-    """Fit a scaling law to `values` [size][seed] of models with training FLOP `compute` per size; all sizes have the
-    same seeds.
+    """Fit a scaling law to `values` [size][seed] of models, one model per size, with training FLOP `compute` per
+    size. All sizes have the same seeds.
 
-    `seed` is the seed of the bootstrap. Raises ValueError if sizes are too few or too close, or differ in their
-    seeds.
+    `seed` is the seed of the bootstrap. Raises ValueError if there are too few sizes, if their compute is too close,
+    or if they differ in their seeds.
     """
     if (why := why_no_law(compute)) is not None:
         raise ValueError(why)
@@ -169,7 +172,8 @@ def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[flo
     """Return the values at C = `at` FLOP of scaling laws fitted to bootstrap resamples of `values` [size][seed]; None
     with one seed.
 
-    For two models, quantiles of the differences of these values are an interval of the models' difference.
+    The confidence interval of the difference between two models is made of quantiles of the differences between their
+    returned values.
     """
     observed = np.array(values, dtype=np.float64)
     if observed.shape[1] < 2:
@@ -224,9 +228,9 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
 def _with_exponent(
     cost: Floats, values: Floats, exponents: Floats, *, is_bounded: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Return, for each row of `values`, the squared error, a and c of the scaling law with a given exponent b;
-    `exponents` has one b per row, or one for all rows. The error is infinite where the value would not fall with C.
-    With `is_bounded`, c is at least zero."""
+    """Return, for each row of `values`, the squared error, a and c of the best scaling law a * C ** -b + c with a
+    given exponent b. `exponents` has one b per row, or one for all rows. The error is infinite if the law would not
+    fall with C. With `is_bounded`, c is at least zero."""
     power = cost[None, :] ** -exponents[:, None]
     centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
     slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)

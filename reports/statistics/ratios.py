@@ -24,10 +24,11 @@ Verdict = Literal[
     "inconclusive",
     "identical",
 ]
-"""Verdict on a difference between two configurations: faster or slower for times and speeds, better or worse for
-quality. 'below the smallest effect' if a difference is shown and its interval lies within the equivalence margin. 'no
-difference shown' if none is shown and the interval lies within the margin. 'identical' if the values of every pair of
-runs are equal."""
+"""Verdict on a difference between two configurations. 'faster' or 'slower' (for times and speeds), 'better' or
+'worse' (for quality): a difference is shown, and it is at least the smallest effect. 'below the smallest effect': a
+difference is shown, and its interval lies within the equivalence margin. 'no difference shown': none is shown, and
+the interval lies within the margin. 'identical': the values of every pair of runs are equal. 'inconclusive': all
+other cases."""
 
 _TINY = 1e-12
 
@@ -52,9 +53,9 @@ class Difference:
     """Difference of two configurations' mean logarithms, new minus base, with its standard error and degrees of
     freedom; arrays of one shape.
 
-    `tolerance` is the drift tolerance: the most by which drift of the system between two sets measured one after the
-    other may have changed the difference, in either direction. Drift is independent of chance, so the two add up in
-    squares.
+    `tolerance` is the drift tolerance. If two sets are measured one after the other, drift of the system may change
+    the difference by at most this much, in either direction. Drift is independent of chance, so the tolerance and the
+    half-width of the interval are added as squares.
     """
 
     mean: Floats
@@ -99,12 +100,11 @@ class Difference:
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
-    """Return the sample variance of logarithms along the last axis, but at least the variance of n equal values and
-    one more value, a `step` away.
+    """Return the sample variance of logarithms along the last axis, but at least step^2 / (n + 1).
 
-    Quality is evaluated on a grid (every 5 % of an epoch), times are stamped to 1 ms. A few runs then often agree to
-    the last digit, and their sample variance of zero would promise certainty. The least variance, of n equal values
-    and one more a step away, is step^2 / (n + 1).
+    The lower bound is needed because values lie on a grid: quality is evaluated every 5 % of an epoch, and times are
+    stamped to 1 ms. A few runs then often agree to the last digit, and a sample variance of zero would promise
+    certainty. The bound is the variance of n equal values and one more value, a step away.
     """
     return moments_of(logs).floored_variance(step)
 
@@ -182,11 +182,11 @@ def paired_difference(
 
 
 def mean_difference(differences: Sequence[Difference]) -> Difference:
-    """Return the mean of differences that are independent of each other, such as the differences on several
-    benchmarks.
+    """Return the mean of independent differences, such as the differences on several benchmarks.
 
-    Benchmarks have equal weight. The spread is the spread within benchmarks, so it says nothing of benchmarks not
-    measured. Degrees of freedom follow Satterthwaite (1946). Drift tolerances are left out.
+    All benchmarks have equal weight. The standard error comes from the spread within benchmarks, so it says nothing
+    of benchmarks that were not measured. Degrees of freedom follow Satterthwaite (1946). Drift tolerances are left
+    out.
     """
     mean, error, degrees = (
         np.asarray([getattr(each, name) for each in differences], dtype=np.float64)
@@ -203,10 +203,10 @@ def mean_difference(differences: Sequence[Difference]) -> Difference:
 def holm_levels(p_values: Floats, alpha: float) -> Floats:
     """Return the level at which Holm's step-down procedure tests each hypothesis of a family, along the last axis.
 
-    The smallest of the m p-values is tested at alpha / m, the next at alpha / (m - 1), and so on. The first
-    hypothesis that is not rejected ends this: all hypotheses after it get its level. So exactly the rejected
-    hypotheses have p <= level. The procedure is valid under any dependence (Holm 1979), as is needed here: the
-    factors depend on each other.
+    The smallest of the m p-values is tested at alpha / m, the next at alpha / (m - 1), and so on, until a hypothesis
+    is not rejected. All later hypotheses get the level of that one. So a hypothesis is rejected exactly if p <=
+    level. The procedure is valid if the hypotheses depend on each other (Holm 1979), as the factors of the time to
+    train do.
     """
     number = p_values.shape[-1]
     order = np.argsort(p_values, axis=-1, kind="stable")
@@ -226,14 +226,15 @@ def decide(
     """Return the verdict on differences of log time, or of another quantity of which more means slower.
 
     `margin` is the smallest effect (the equivalence margin) on the scale of the differences: log1p(0.03) of log time,
-    for a ratio of 1.03. Faster or slower: the interval at `levels` excludes zero, and the difference itself is at
-    least `margin`. No difference shown: the interval with a tail of `within_levels` at each end lies within `margin`.
-    Below the smallest effect: that interval lies within `margin`, and both intervals exclude zero. All else is
-    inconclusive.
+    for a ratio of 1.03. Two intervals decide: the first has the two-sided error probabilities `levels`, the second
+    has a tail of `within_levels` at each end. 'faster' or 'slower': the first interval excludes zero, and the
+    difference is at least `margin`. 'no difference shown': the second interval lies within `margin`. 'below the
+    smallest effect': the second interval lies within `margin`, and both intervals exclude zero. 'inconclusive': all
+    other cases.
 
-    Both intervals are widened by the drift tolerance. The two kinds of level need not share one error probability: no
-    true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. If `within_levels`
-    is None, half of `levels` is used, and both intervals are the same.
+    Both intervals are widened by the drift tolerance. `levels` and `within_levels` need not share one error
+    probability: no true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. If
+    `within_levels` is None, half of `levels` is used, and both intervals are the same.
     """
     tails = np.asarray(levels) / 2.0 if within_levels is None else np.asarray(within_levels)
     apart_p = difference.apart_p()

@@ -1,10 +1,12 @@
-"""Decides when a set of runs that grows until it is precise enough may end, and computes the interval at that end.
+"""Decides when a set of runs that grows until it is precise enough may end, and computes its confidence interval at
+that point.
 
-If the runs of a set decide when it ends, its interval is too short: the smaller its spread happens to be, the sooner
-it ends. With Student's t at 95 % and from 5 runs on, the interval at the end covers the true mean in as few as 92 %
-of sets (Starr 1966, "The performance of a sequential procedure for the fixed-width interval estimation of the mean";
-Chow and Robbins 1965 show that the coverage reaches 95 % only for very many runs). So both the decision to stop and
-the printed interval use Student's t at STOPPING, which covers 95 % for normal logarithms at every spread.
+If the runs of a set decide when it ends, the usual interval is too short, because a set whose spread happens to be
+small ends sooner. With Student's t at 95 % and at least 5 runs, the interval at the end covers the true mean in as
+few as 92 % of sets (Starr 1966, "The performance of a sequential procedure for the fixed-width interval estimation of
+the mean"; Chow and Robbins 1965 show that the coverage reaches 95 % only for very many runs). So both the decision to
+stop and the printed interval use Student's t at the higher confidence STOPPING, which covers 95 % for normal
+logarithms at every spread.
 """
 
 import math
@@ -20,11 +22,12 @@ STOPPING = 0.975
 
 
 def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
-    """Return the number of runs after which each growing set ends, from `min_runs` on; 0 where it does not end.
+    """Return, for each growing set, the number of runs after which it ends, at least `min_runs`; 0 if it does not
+    end.
 
     `logs` [num_sets, num_runs] are logarithms of times in the order of the runs. `steps` are the resolutions of the
-    times, as fractions of the times; for a set, their mean over its runs so far is used. A set ends when the farther
-    end of its interval is at most the fraction `width` away from the mean.
+    runs' times, as fractions of the times; a set's resolution is their mean over its runs so far. A set ends when the
+    farther end of its confidence interval is at most the fraction `width` away from the mean.
     """
     steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), logs.shape)
     is_narrow = np.zeros(logs.shape, dtype=np.bool_)

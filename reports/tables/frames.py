@@ -100,9 +100,9 @@ def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV. If the document has only measurements, return those. If all are of one kind
-    that has a table of its own, this table is returned, with all quantities of the kind; else the table
-    `measurements`."""
+    """Return a document's runs as CSV. If the document has only measurements, return these as CSV. Measurements that
+    are all of one kind are returned with all quantities of that kind, if it has a table of its own; others as the
+    table `measurements`."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))
@@ -133,11 +133,12 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
-    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created; if there
-    are measurements, also measurements.parquet and the tables of single kinds of measurement.
+    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, which is created. If there
+    are measurements, also write measurements.parquet and a file for each kind of measurement that has a table of its
+    own.
 
-    Each table has a file, since the tables' rows differ in kind. A link with the name of a file is replaced. Returns
-    the files' paths.
+    Each table has its own file, since a run and an evaluation, for example, have different columns. If a link has the
+    name of a file, the link itself is replaced. Returns the files' paths.
     """
     frames = {
         "configurations": sets_frame(document),

@@ -19,11 +19,13 @@ from rules.temporary_folder import temporary_folder
 
 @contextmanager
 def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the path of a draft file, whose name ends in `suffix`; on exit one rename replaces `path` by the draft.
+    """Yield the path of a draft file, whose name ends in `suffix`. On exit the draft is renamed to `path`, in one
+    step.
 
     The draft's name is random; the caller has to create the file, as `write_new` does. If `path` is a link, the file
-    that it leads to is replaced, and the link stays. A device or a pipe is not replaced: the complete draft is copied
-    into it. An error inside the context leaves no draft. Raises OSError, which names `path`, if it cannot be written.
+    that it leads to is replaced, and the link stays. If `path` is a device or a pipe, it is not replaced: the
+    complete draft is copied into it. An error inside the context leaves no draft. Raises OSError, which names `path`,
+    if it cannot be written.
     """
     target = _file_to_replace(path)
     if target is None:
@@ -40,12 +42,12 @@ def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
 @contextmanager
 def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the path of a draft file; on exit one rename puts the draft in place of `path`, even if `path` is a link
+    """Yield the path of a draft file. On exit the draft is renamed to `path`, in one step, even if `path` is a link
     or a pipe.
 
-    To be used for files in folders that anyone may write to, where a link may lead to a user's file, and a pipe may
-    have no reader. The draft is flushed to the disk before it is renamed. If the process is killed, its draft stays
-    and is never removed: since no lock is used, it cannot be told from a draft that is being written.
+    Use it for files in folders that anyone may write to, where a link may lead to a user's file, and a pipe may have
+    no reader. The draft is flushed to the disk before it is renamed. If the process is killed, its draft stays and is
+    never removed: since no lock is used, an abandoned draft cannot be told from one that is being written.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:

@@ -16,8 +16,9 @@ from reports.views.score import finished_blocks, finished_document
 def pair_blocks(
     sets: Sequence[Result], measured: Sequence[Result], comparisons: Sequence[Comparison], page: Path
 ) -> tuple[Block, ...]:
-    """Return the blocks on two configurations that were measured alternately (A/B): on the base, on the new one, then
-    on their comparison. The two results are in `sets` if they have logs, else in `measured`.
+    """Return the blocks on two configurations that were measured alternately (A/B): first on the base, then on the
+    new configuration, then on their comparison. The two results are in `sets` if they have logs, otherwise in
+    `measured`.
 
     `page` is the HTML page on both results.
     """

@@ -17,8 +17,8 @@ from rules.errors import InputError
 
 
 def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Describe each known reference system, from the records of the result sets in its bundle. Known are the shipped
-    bundles and the bundles in `folder`.
+    """Describe each known reference system, from the records of the result sets in its bundle. The known systems are
+    those of the shipped bundles and of the bundles in `folder`.
 
     A description has name, file, MLPerf's fields of the system, processor, and past result sets. If a bundle cannot
     be read, its description has no sets, and `problem` is the reason. Raises InputError if `folder` does not exist.

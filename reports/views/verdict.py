@@ -26,11 +26,11 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
-    """Return rule verdicts as blocks, INVALID ones first, and the number of each verdict last. At most `max_places`
-    findings of each rule are listed; all if `max_places` is None.
+    """Return rule verdicts as blocks, INVALID ones first. If there are several verdicts, a last block has the number
+    of each outcome. At most `max_places` findings of each rule are listed, or all if `max_places` is None.
 
-    If `max_places` is given, two further lists have at most MAX_PARTS entries each, the worst first: the parts of a
-    submission or round (result sets, submissions), and the results that no rule was applied to.
+    If `max_places` is given, two further lists are cut to the MAX_PARTS worst entries: the list of the parts of a
+    submission or round (its result sets or submissions), and the list of results that no rule was applied to.
     """
     ordered = _worst_first(verdicts)
     blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
@@ -112,9 +112,9 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
 
 
 def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
-    """Return a line for each result that no rule was applied to, with the reason: for example, dlrmbench does not
-    judge its MLPerf benchmark. Of more than `max_lines` results, only the first have a line, and the last line has
-    the number of the rest."""
+    """Return a line for each result that no rule was applied to, with the reason, such as that dlrmbench does not
+    judge its MLPerf benchmark. If there are more than `max_lines` results, only the first ones have a line, and the
+    last line has the number of the rest."""
     words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
     if len(words) == 1:
         ((subject, text),) = words.items()

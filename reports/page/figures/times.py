@@ -108,9 +108,9 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return what each kind of mark in the chart of run times means (dots of runs, mean, band), for the legend. Where
-    no configuration has a score, a dot is a run that reached the target, not a counted run, and the mean is
-    geometric."""
+    """Return a dict from each kind of mark in the chart of run times (dots of runs, mean, band) to its meaning, for
+    the legend. If no configuration has a score, a dot means a run that reached the target, and the mean is geometric;
+    otherwise a dot means a counted run, and the mean is the Olympic mean where there is one."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
@@ -214,11 +214,11 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
-    """Return the shares of training, evaluation and other in the summed time of all bars.
+    """Return the shares of training, evaluation and other work in the summed time of all bars.
 
-    `overhead` summarises, over runs, the ratio of the whole time to the time of training. If it is given, the share
-    of training is 1 / geometric mean of that ratio, in agreement with the page's key numbers; the rest is divided
-    between evaluation and other in proportion to their seconds.
+    `overhead` summarises the ratio of the whole time to the training time over runs. If it is given, the share of
+    training is 1 / geometric mean of that ratio, so that it agrees with the page's key numbers. Evaluation and other
+    work then divide the remaining share in proportion to their seconds.
     """
     sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
     train, *others = (part / sum(sums) for part in sums)

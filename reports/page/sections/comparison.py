@@ -33,9 +33,9 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Maximum number of comparisons with the baseline that are all shown in full, each with a sentence and a table row
-for every factor of the time to train (such as throughput). If there are more, the table has only times to train, and
-a folded table has the factors."""
+"""Maximum number of comparisons with the baseline that are all shown in full: each has a sentence, and a table row
+for every factor of the time to train (such as throughput). If there are more comparisons, the main table has only
+times to train, and a second, folded table has the factors."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -65,8 +65,8 @@ def compare_group(
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
     """Return the indices of the comparisons that are shown with all factors of the time to train (samples to
-    converge, throughput, overhead): the first comparisons, and the comparisons of INVALID sets. `rejected` has, for
-    each comparison, whether its set is INVALID."""
+    converge, throughput, overhead). These are all comparisons if there are few, else the first ones and those of
+    INVALID sets. `rejected` has, for each comparison, whether its set is INVALID."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
@@ -264,9 +264,9 @@ def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[st
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
-    """Return the name of the confidence intervals of the ratios in the table of comparisons. The intervals that
-    decide the verdicts are named '95 % interval, Holm-adjusted'. Where there are too few runs for any verdict, the
-    name is '95 % interval'."""
+    """Return the name of the confidence intervals of the ratios in the table of comparisons: '95 % interval,
+    Holm-adjusted'. If too few runs were made for any verdict, nothing is adjusted, and the name is '95 %
+    interval'."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     text = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")

@@ -37,9 +37,9 @@ _WORDS = {
 
 
 def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> PageSection | None:
-    """Return the section that compares the machines on which this harness made a group's result sets. Machines are in
-    order of the cost to train where prices are known, else of speed, the best first. None if there is a single
-    machine, or if the speed of a set is unknown."""
+    """Return the section that compares the machines on which this harness made a group's result sets. The best
+    machine comes first: the one with the least cost to train if prices are known, else the fastest. None if there is
+    a single machine, or if the speed of a set is unknown."""
     rates = [_rate(result) for result in group]
     if len({machine_of(result) for result in group}) < 2 or None in rates:
         return None
@@ -63,10 +63,11 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
 
 
 def machine_of(result: Result) -> str:
-    """Return the name of the machine that a set ran on. For a set of a reference system, this is the reference
-    system's name; else it is the system's name with the processor's vendor, family and model.
+    """Return the name of the machine that a set ran on. If the set belongs to a reference system (another system
+    whose results are compared with), return the reference system's name. Otherwise return the system's name with the
+    processor's vendor, family and model.
 
-    '' for a set that this harness did not make.
+    Return '' for a set that this harness did not make.
     """
     if result.asked is None:
         return ""
@@ -163,9 +164,9 @@ def _price_cell(result: Result) -> str | None:
 
 
 def _repeats_words(result: Result, repeats: Repeats) -> str:
-    """Return in words the drift of speed between repeated sets on the machine of `result`, or, where fewer than
-    MIN_SETS sets were repeated on it, the drift that is assumed. Sets of other configurations on this machine count,
-    too."""
+    """Return in words how much the speed drifts between repeated sets on the machine of `result`. Repeated sets of
+    any configuration on this machine count. If fewer than MIN_SETS sets were repeated, the words give the drift that
+    is assumed instead."""
     machine, named = machine_of(result), []
     for group in repeats.groups:
         if machine_of(group[0]) == machine and len(group) >= MIN_SETS:

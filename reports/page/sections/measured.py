@@ -39,9 +39,9 @@ MAX_SENTENCES = 24
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
-    """Return the columns of the table of measurements: the compared quantity, then the columns that the kind of
-    measurement defines. If the kind defines none, each other recorded quantity has a column, unless it is shown below
-    the table or no measurement has it."""
+    """Return the columns of the table of measurements. The first is the compared quantity. It is followed by the
+    columns that the kind of measurement defines. If the kind defines none, a column for each other recorded quantity
+    follows, except quantities that no measurement has, and quantities that are shown below the table."""
     measure, details = measured[0].measure, details_of(kind)
     both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
     kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
@@ -168,7 +168,7 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
     """Return a dict from the label of each measurement to its comparison with the first measurement of the same
-    benchmark. All comparisons within a benchmark are one family of tests (Holm).
+    benchmark. All comparisons within a benchmark form one family of tests, whose levels are set by Holm's method.
 
     If two measurements were made alternately as a pair (A/B), the pair's new configuration is compared only with the
     pair's base.
@@ -198,9 +198,10 @@ def _against(comparison: Comparison | None) -> Cell:
 
 
 def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
-    """Return the cell with the smallest difference that can be detected between this measurement and another with as
-    many processes. If the quantity is compared by ratio, as speed is, the cell also has the smallest difference that
-    can be detected if the two are measured alternately: it is smaller, since alternation cancels drift."""
+    """Return the cell with the smallest difference that could be detected between this measurement and another with
+    as many processes. If the quantity is compared by ratio, as speed is, the cell has a second number: the smallest
+    difference that could be detected if the two were measured alternately. The second number is smaller, since
+    alternation cancels drift."""
     if measure.scale != "ratio":
         return Cell(text=in_unit(smallest.apart, measure.unit))
     return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} alternately")

@@ -18,8 +18,8 @@ MAX_WARNINGS = 12
 
 def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
     """Return the remarks that a reader needs before believing a group's scores. All remarks on INVALID sets come
-    first. Of the others only the first MAX_WARNINGS follow, with the number of those left out. Equal sentences appear
-    once."""
+    first. They are followed by the first MAX_WARNINGS other remarks, and by a sentence with the number of remarks
+    left out. Remarks with equal text are merged into one."""
     refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
         [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
@@ -58,9 +58,9 @@ def broken_codes(result: Result) -> list[str]:
 
 
 def refusal_words(refused: Sequence[Result]) -> str:
-    """Return the codes of the rules that make sets of official benchmarks INVALID here. If the official MLPerf
-    checker accepts all of the sets, the words add that: 'INVALID here by CA101, which the official checker does not
-    test (it says SUCCESS)'."""
+    """Return in words which rules make sets of official benchmarks INVALID here: 'INVALID here by CA101'. If the
+    official MLPerf checker accepts all of the sets, the words add that: 'INVALID here by CA101, which the official
+    checker does not test (it says SUCCESS)'."""
     codes = list(dict.fromkeys(code for result in refused for code in broken_codes(result)))
     text = f"INVALID here by {names(codes)}" if codes else "INVALID here"
     if codes and all(result.judged is not None and is_accepted_by_round(result.verdict) for result in refused):

@@ -101,9 +101,9 @@ def _with_seed(record: RunSetRecord, place: Path | None) -> str:
     """Return the recorded command of a run set, with options added for the number of runs, for the seed, and for
     settings that were chosen by timing (threads, matrix products).
 
-    The number of runs is added because a set that was extended has more runs than its command says; where an option
-    is given twice, the last one counts. For the base of a pair measured alternately (A/B), no settings chosen by
-    timing are added: options at the end of a pair's command apply to the new configuration.
+    The number of runs is added because a set may have been extended after its command; if an option is given twice,
+    the last one counts. The base of a pair measured alternately (A/B) gets no options for settings chosen by timing,
+    because options at the end of a pair's command apply to the new configuration.
     """
     words = record.command.replace("=", " ").split()
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
@@ -176,9 +176,10 @@ def _facts(member: Result) -> tuple[Fact, ...]:
 
 
 def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
-    """Yield the sha256 digests of the data that a set's runs read: the digests that the runs recorded, of the whole
-    data or of blocks of it. The digest in the dataset's manifest is added if it differs from the recorded digests of
-    the whole data. If the runs recorded no digest, only the manifest's is yielded, or MISSING if it is not known."""
+    """Yield the sha256 digests of the data that a set's runs read. These are the digests that the runs recorded, of
+    the whole data or of blocks of it. If the digest in the dataset's manifest differs from the recorded digest of the
+    whole data, it is yielded as well. If the runs recorded no digest, only the manifest's digest is yielded, or
+    MISSING if that is not known."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES

@@ -40,9 +40,9 @@ class _ScalingPoint(NamedTuple):
 
     @property
     def efficiency(self) -> float | None:
-        """Return the scaling efficiency: samples/s per rank relative to the configuration with the fewest ranks, 1
-        for perfect scaling. If all configurations of the line share one total number of threads, the ratio is of
-        samples/s, not of samples/s per rank. None where a speed is unknown."""
+        """Return the scaling efficiency: samples/s per rank relative to the configuration with the fewest ranks; 1
+        means perfect scaling. If all configurations of the line use the same total number of threads, the ratio is of
+        the samples/s of all ranks together. None if a speed is unknown."""
         base, own = self.line.sets[0], self.ranked
         if base.samples_per_s is None or own.samples_per_s is None:
             return None
@@ -247,9 +247,9 @@ def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
 
 
 def _cost_words(family: Sequence[RankedSet]) -> str:
-    """Return in words how configurations compare whose ranks exchange data in different formats: bytes, time and
-    samples to the target, as ratios to the configuration that exchanges everything in full precision. If there are
-    many configurations, only the first few are named."""
+    """Return a sentence that compares configurations whose ranks exchange data in different formats. It gives bytes,
+    time and samples to the target, as ratios to the configuration that exchanges everything in full precision. If
+    there are many configurations, only the first few are named."""
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."

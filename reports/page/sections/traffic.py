@@ -115,9 +115,9 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 
 def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
-    """Return the cells of a table row on one training step, means over runs: bytes sent by all ranks and by the rank
-    that sends most, the step's time, its parts (computing, all-to-all, all-reduce), and the bandwidth of the link
-    between ranks."""
+    """Return the cells of a table row on one training step, as means over runs. They are the bytes sent by all ranks,
+    the bytes sent by the rank that sends most, the step's time, the times of its parts (computing, all-to-all,
+    all-reduce), and the bandwidth of the link between ranks."""
     step_s = mean_of_known(run.step_s or None for run in runs)
     waited = (mean_of_known(run.all_to_all_s for run in runs), mean_of_known(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)
@@ -157,9 +157,9 @@ def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
 
 
 def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
-    """Return the table of the placement of embedding tables, with a row per table: its sharding, its kernel, the
-    shapes of its shards and the ranks that hold them, as in the model that the first run built; empty where no
-    placement was recorded."""
+    """Return the table that shows the placement of embedding tables on ranks in the model that the first run built.
+    Each embedding table has a row: its sharding, its kernel, the shapes of its shards and the ranks that hold them.
+    The result is empty if no placement was recorded."""
     first, *others = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
     if not first:
         return ()

@@ -281,9 +281,9 @@ def _bounds(result: Result, unit: TimeUnit) -> str:
 
 
 def _rcp_cell(result: Result) -> Cell:
-    """Return the cell on the RCP (reference convergence point) test: its outcome, and below it the factor that
-    normalises the score. For a benchmark that is not MLPerf's, the chance that a set like the reference fails the
-    test takes the place of the factor."""
+    """Return the cell on the RCP (reference convergence point) test. It has the outcome of the test and, below, the
+    factor that normalises the score. For a benchmark that is not MLPerf's, the number below is instead the chance
+    that a set that converges like the reference fails the test."""
     share = _failing_share(result)
     return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_percent(share))
 

@@ -28,9 +28,10 @@ class _ModelLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Match:
-    """Comparison of several models' scaling laws at `compute` training FLOP. `values` is a dict from a law's name to
-    its normalised entropy, the best law first. `gaps` is a dict from the name of each law but the best to the
-    interval of its difference from the best law; None where one of the two has only one seed."""
+    """Comparison of several models' scaling laws at `compute` training FLOP. `values` is a dict from the name of each
+    law to its normalised entropy there, the best law first. `gaps` is a dict from the name of each law except the
+    best to the confidence interval of its difference from the best law; the interval is None if one of the two laws
+    was fitted to a single seed."""
 
     compute: float
     values: Mapping[str, float]
@@ -105,12 +106,12 @@ def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: 
 
 
 def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
-    """Compare fitted scaling laws at the largest training FLOP that all of them cover; None for a single law, or
-    where their ranges do not meet.
+    """Compare fitted scaling laws at the largest training FLOP that all of them cover. None for a single law, or if
+    no FLOP is covered by all laws.
 
-    The law that is best at that FLOP is compared with each other law; intervals are at 95 % for all comparisons
-    together (Bonferroni). If two sweeps have the same base seed, every resample of the bootstrap draws the same seeds
-    for both, so that the difference between their laws is one at equal seeds.
+    Each law is compared with the law that is best at that FLOP. The intervals hold at 95 % for all comparisons
+    together (Bonferroni). If two sweeps have the same base seed, each bootstrap resample draws the same seeds for
+    both, so their laws are compared at equal seeds.
     """
     fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:

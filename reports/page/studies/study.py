@@ -15,11 +15,12 @@ from rules.records.study import StudyRecord
 
 
 def study_sections(study: StudyRecord, id_: str, *, has_step: bool = True) -> tuple[PageSection, ...]:
-    """Return a page section for each table of a study (a set of computed or measured tables), with the chart of the
-    table where the study's kind has one. The first section has the findings as well, the last one the parameters and
-    the checks.
+    """Return a page section for each table of a study (a set of computed or measured tables). A section has the
+    table's chart if the study's kind defines one. The first section also has the findings, the last one the
+    parameters and the checks.
 
-    Without `has_step` the findings leave out the next command, for a page whose head suggests it.
+    With `has_step` the findings suggest a next command. Without it they do not, for a page whose head already
+    suggests one.
     """
     details = details_of(study.kind)
     made, draw = [], details.chart
