@@ -1,11 +1,11 @@
-"""List the extensions (optional capabilities) of the harness, and look up by name what they add to the core; each
+"""List the extensions (optional capabilities) of the harness, and look up by name what they add to the core. Each
 addition is imported only when asked for.
 
 An extension is a folder of harness/extensions with a capability that the core can do without: commands, kinds of
-measurement, files. Deleting the extension's folder, its tests and its line in `EXTENSIONS` removes it; no file of the
-core names it. The core's registries list their own names first, then those of extensions.
+measurement, files. No file of the core names an extension. To remove one, delete its folder, its tests and its line
+in `EXTENSIONS`. The core's registries list their own names first, then those of extensions.
 
-This module imports only the standard library, and `extension.py` of an extension's folder imports only this module.
+This module imports only the standard library. An extension's `extension.py` imports only this module.
 """
 
 from collections.abc import Mapping
@@ -67,9 +67,9 @@ class Extension(NamedTuple):
     """Forms of experiment that the extension defines, such as a search: a map from the form's name in experiment.json
     to the location of its definition."""
     sections: Mapping[str, str] = _NONE
-    """Additional sections of a benchmark definition: a map from the name of the TOML table to the location of its
-    `harness.config.sections.Section`. They do not change the training problem, so they are not in the definition's
-    digest."""
+    """Sections that the extension adds to benchmark definitions: a map from the name of the TOML table to the
+    location of its `harness.config.sections.Section`. These sections do not change the training problem, so they are
+    left out of the definition's digest."""
     stop_rules: Mapping[str, str] = _NONE
     """Stop rules, which decide whether an experiment grows further (by repetitions or configurations): a map from the
     rule's name in the experiment's record to the location of its class."""

@@ -8,11 +8,10 @@ _LOW_BITS = 0x7FFF_FFFF
 
 
 def roc_auc_of_tensors(labels: torch.Tensor, scores: torch.Tensor) -> float:
-    """Return the exact ROC AUC of `scores` float32 [N] for `labels` bool [N], equal to `metrics.roc_auc`.
+    """Return the exact ROC AUC of `scores` float32 [N] for `labels` bool [N], computed on the tensors' device.
 
-    A sort key joins a score's bits, arranged to sort like the number, and its label. Counts are whole numbers. Both
-    are as on the CPU, so the results of CPU and GPU are equal, not just close. Raises the errors of
-    `metrics.roc_auc`.
+    The result equals that of `metrics.roc_auc` on the CPU exactly: both sort integer keys (a score's bits, arranged
+    to sort like the number, and the label), and count pairs in whole numbers. Raises the errors of `metrics.roc_auc`.
     """
     if labels.shape != scores.shape or scores.ndim != 1 or scores.dtype != torch.float32:
         raise ValueError(

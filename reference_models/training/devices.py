@@ -106,9 +106,11 @@ def use_device(device: torch.device) -> None:
 
 
 def set_precision(device: torch.device, precision: str) -> bool:
-    """Set the precision of torch's float32 matrix products; return whether the forward pass runs under bf16 autocast.
+    """Set the precision of torch's float32 matrix products. Return whether the forward pass runs under bf16 autocast,
+    which is so for the precision "bf16".
 
-    On GPUs, sums of bf16 products are kept in float32 even if cuBLAS splits a sum. Torch's default allows bf16 there.
+    On GPUs, cuBLAS may split a sum of bf16 products into partial sums. They are kept in float32, where torch's
+    default allows bf16.
     """
     refuse_precision(device.type, precision)
     if device.type == "cuda":

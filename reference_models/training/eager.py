@@ -1,8 +1,8 @@
-"""torch.optim's SGD, Adagrad and Adam without torch's compiler, whose import takes longer than a small run.
+"""torch.optim's SGD, Adagrad and Adam, without the import of torch's compiler, which takes longer than a small run.
 
-torch.optim wraps methods for torch.compile, and the first call of a wrapper imports the compiler (1.2 s). Nothing
-here is compiled, so the classes use the functions inside the wrappers (`__wrapped__`). In a version of torch without
-wrappers, they use the methods themselves.
+torch.optim wraps its methods for torch.compile, and the first call of a wrapper imports the compiler (1.2 s). The
+classes here are never compiled, so they call the functions inside the wrappers (`__wrapped__`). If a version of torch
+has no wrappers, they call the methods themselves.
 """
 
 from inspect import unwrap

@@ -1,7 +1,8 @@
-"""Training loop that implementations share: samples in dataset order, warm-up, steps, evaluation; one device.
+"""Training loop that implementations share, on one device: warm-up, training steps over samples in dataset order, and
+evaluation.
 
-A model's reference implementation is this loop around stock PyTorch; other implementations replace the training step,
-the reading of batches or both.
+A model's reference implementation is this loop around stock PyTorch. Other implementations replace the training step,
+the reading of batches, or both.
 """
 
 import gc
@@ -132,10 +133,11 @@ class TrainingLoop(ABC):
         """
 
     def warm_up(self) -> None:
-        """Train a copy of the model with small tables, and compute its logits, on synthetic batches of real shapes.
+        """Warm up the device: train a copy of the model with small tables on synthetic batches of real shapes, and
+        compute its logits.
 
-        The copy is then dropped. Nothing needs to be restored: the model is built, and the generators are seeded,
-        afterwards.
+        The copy is dropped afterwards. The warm-up leaves no trace in the run: the run's own model is built, and the
+        random generators are seeded, after it.
         """
         num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self.data.train.num_embeddings)
         model, optimizers = self.build_model(num_embeddings)
@@ -208,11 +210,11 @@ class TrainingLoop(ABC):
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def check_loss(self, total_loss: torch.Tensor) -> None:
-        """Raise NotFiniteError if `total_loss` [] is not finite: the sum of the losses of all steps in one call of
-        `train`.
+        """Raise NotFiniteError if `total_loss` [] is not finite. `total_loss` is the sum of the losses of all steps
+        in one call of `train`; it is not finite if the loss of any step is not.
 
-        The sum is checked once per call, since reading it waits for the device. It is not finite if any step's loss
-        is not.
+        The sum is checked once per call of `train` rather than each loss at each step, since reading a loss waits for
+        the device.
         """
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
@@ -242,10 +244,10 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Return the quality metric of the whole evaluation split; on a GPU the ROC AUC is computed on the GPU, which
-        gives the same number as the CPU.
+        """Return the quality metric of the whole evaluation split.
 
-        The AUC of soft labels is always computed on the CPU: a GPU would add up in another order.
+        On a GPU, the ROC AUC is computed on the GPU, and equals the CPU's result exactly. With soft labels (from 0 to
+        1) it is computed on the CPU, since a GPU would add in another order and round differently.
         """
         if not self.sorts_on_device:
             return self.evaluate_with(find_metric(self.metric).value)

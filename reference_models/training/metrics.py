@@ -86,16 +86,17 @@ def _entropy(rate: float) -> float:
 def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
     """Return the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
 
-    A soft label, a float32 from 0 to 1, is a sample's positive share; the rest of the sample is its negative share.
-    Each pair of samples is weighted by the positive share of one times the negative share of the other. A sample
-    paired with itself is a tie, so even a ranking by the labels themselves has an AUC below 1. Sums for soft labels
-    are in float64, in the order of scores and labels.
+    `labels` may also be soft: a float32 from 0 to 1 is the sample's positive share, and the rest is its negative
+    share. Then each pair of samples is weighted by the positive share of one times the negative share of the other. A
+    sample paired with itself is a tie, so even a ranking by the labels themselves has an AUC below 1. Sums for soft
+    labels are in float64, in the order of scores and labels.
 
-    A score's bits, arranged to sort like the number, and its label form one uint64 key. Keys equal but for the label
-    are ties. Counts are whole numbers, so the result does not depend on the order of samples, up to N = 3e9 samples.
+    For labels of 0 and 1, the samples are sorted by uint64 keys, each made of a score's bits, arranged to sort like
+    the number, and its label. Pairs are counted in whole numbers, so the result does not depend on the order of
+    samples, up to N = 3e9 samples.
 
     Raises NotFiniteError if a score is not finite, DatasetError if one class is absent, and ValueError if a soft
-    label is outside of 0 to 1.
+    label is below 0 or above 1.
     """
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     if labels.shape != scores.shape or scores.ndim != 1:
@@ -161,12 +162,13 @@ def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
-    """Return 2 * won + tied, over all pairs of a positive and a negative sample. A pair is won if the positive scores
-    higher, and tied if the scores are equal.
+    """Return 2 * won + tied, the numbers of won and tied pairs of a positive and a negative sample. A pair is won if
+    the positive sample has the higher score, and tied if the scores are equal.
 
-    `keys` are the sorted scores, with the label as last bit.
+    `keys` are the sorted scores, each with the label as last bit.
 
-    A group of equal scores adds: positives * (2 * negatives below + negatives in the group).
+    Each group of samples with equal scores adds: positives of the group * (2 * negatives with lower scores +
+    negatives of the group).
     """
     starts = np.flatnonzero((keys[1:] ^ keys[:-1]) > 1)
     ends = np.append(starts, keys.size - 1)
@@ -189,10 +191,11 @@ class ClassMetrics:
 
 
 def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
-    """Return the accuracy: the share of the N x T predictions whose highest score is that of the class in `labels`.
+    """Return the accuracy: the share of the N x T predictions in which the class in `labels` has the highest score of
+    the K classes.
 
-    `scores` are [N, T, K], `labels` [N, T]. Of equal scores the first counts. Raises NotFiniteError if a score is not
-    finite.
+    `scores` are [N, T, K], `labels` [N, T]. If several classes have the highest score, the first of them is
+    predicted. Raises NotFiniteError if a score is not finite.
     """
     if labels.shape != scores.shape[:-1] or scores.ndim != 3 or not labels.size:
         raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected [N, T] and [N, T, K]")

@@ -21,12 +21,12 @@ rate times this factor."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningRatePolicy:
-    """Learning rate over steps: linear warm-up, constant, polynomial decay, constant (LRPolicyScheduler of
-    facebookresearch/dlrm).
+    """Learning rate as a function of the step: linear warm-up, constant part, polynomial decay, constant end
+    (LRPolicyScheduler of facebookresearch/dlrm).
 
-    As in LRPolicyScheduler, warm-up before a decay ends one step short of the base rate, and the constant part keeps
-    the rate reached: base * (warmup_steps - 1) / warmup_steps. Without warm-up, or without a decay, the constant part
-    has the base rate.
+    If there are both a warm-up and a decay, the warm-up ends one step short of the base rate, and the constant part
+    keeps the rate reached: base * (warmup_steps - 1) / warmup_steps. LRPolicyScheduler does so, too. If there is no
+    warm-up or no decay, the constant part has the base rate.
     """
 
     base: float
@@ -55,11 +55,12 @@ class LearningRatePolicy:
 
 
 class SparseAdagrad(EagerOptimizer):
-    """Adagrad over the table rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
+    """Adagrad over the table rows that a sparse gradient touches. Its results equal those of torch.optim.Adagrad.
 
-    sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With `rowwise`
-    one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Where all tables are parts of
-    one tensor, their accumulators (sum) are parts of one tensor, too.
+    Rows that occur several times in the gradient are first added up. Then sum += g^2; p -= lr / (1 + (step - 1) *
+    lr_decay) * g / (sqrt(sum) + eps). With `rowwise` each row has a single accumulator: sum += mean_j g_j^2
+    (RWSAdagrad of facebookresearch/dlrm). If all tables are parts of one tensor, the accumulators (sum) are parts of
+    one tensor, too.
     """
 
     def __init__(
@@ -235,11 +236,11 @@ _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Ad
 
 
 def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
-    """Return `opt_name` if the optimizers compute the update that it names; else the names of the updates that they
-    do compute.
+    """Return the name to log for the update that the optimizers compute: `opt_name` if they compute that update, else
+    the names of their own updates.
 
-    An optimizer of torch.optim, or one that dlrmbench ships, is named by its update, such as "AdamW". Any other class
-    may compute something else, even a subclass of these, so "own" stands before its name: "own MomentumAdagrad".
+    An optimizer of torch.optim or of dlrmbench is named by its update, such as "AdamW". Any other class, even a
+    subclass of one of these, may compute something else. So "own" stands before its name: "own MomentumAdagrad".
     """
     names = tuple(_name_update(optimizer) for optimizer in optimizers)
     of_tables, of_others = _UPDATES.get(opt_name, (None, None))
@@ -258,11 +259,11 @@ def _name_update(optimizer: Any) -> str:
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return the optimizers' settings under MLPerf's log keys (mllog), as their parameter groups and the learning
-    rate policy hold them.
+    """Return the optimizers' settings under MLPerf's log keys (mllog). The values are read from the optimizers'
+    parameter groups and the learning rate policy.
 
-    If the optimizers compute another update than `opt_name`, return only the update's name and the settings of the
-    policy.
+    If the optimizers compute an update other than `opt_name`, return only the name of their update and the settings
+    of the policy.
     """
     if (built := name_built(opt_name, optimizers)) != opt_name:
         return {

@@ -1,10 +1,11 @@
 """Phases of a training step, and the protocol by which an implementation reports the current phase.
 
-An implementation that can be profiled has `report_phases`. Inside it, each step calls `enter(phase)` where a phase
-begins; the phase lasts until the next call. The first call of a step is `enter(Phase.DATA)`, and work of no phase is
-entered as OTHER. Phases may be entered more than once per step, in any order, or be missing: an implementation that
-applies a sparse update inside its backward pass enters SPARSE_OPTIMIZER only. Outside of `report_phases` the calls
-go to `ignore_phase`, which costs tens of nanoseconds. A model's `ModelSpec` lists all its phases.
+An implementation that can be profiled has a method `report_phases`, which returns a context manager. Within its
+`with` block, each step calls `enter(phase)` where a phase begins; the phase lasts until the next call. The first call
+of a step is `enter(Phase.DATA)`. Work that belongs to no phase is entered as OTHER. A step may enter a phase several
+times, in any order, or never: an implementation that applies the sparse update inside its backward pass enters only
+SPARSE_OPTIMIZER for both. Outside of the `with` block the calls go to `ignore_phase`, which costs tens of
+nanoseconds. A model's `ModelSpec` lists all phases of the model.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -91,8 +92,8 @@ class ReportsPhases(Protocol):
     """Workload that reports which phase of its training step has begun, so that phases can be timed."""
 
     def report_phases(self, enter: Enter) -> AbstractContextManager[None]:
-        """Call `enter` with a phase's name wherever that phase of a training step begins, for as long as the `with`
-        block runs. Computed numbers stay the same, bit for bit.
+        """Return a context manager. Within its `with` block, training steps call `enter` with a phase's name wherever
+        that phase begins. The numbers that training computes are bit for bit the same as without.
 
-        On a CUDA device `enter` may be called by autograd's threads, and records an event on the current stream.
+        On a CUDA device, autograd's threads may call `enter`, and `enter` records an event on the current stream.
         """

@@ -13,11 +13,11 @@ DEPTH = 2
 
 
 def read_ahead(read: Callable[[Place], Read], places: Iterable[Place], depth: int = DEPTH) -> Iterator[Read]:
-    """Yield `read(place)` for each of `places` (such as the first samples of batches) in order; a thread reads up to
-    `depth` places ahead.
+    """Yield `read(place)` for each of `places` (such as the first samples of batches) in order, while a thread reads
+    up to `depth` places ahead.
 
-    An error of `read` is raised when the value of its place would be yielded. Nothing is read beyond `places`, or
-    after the iterator is closed.
+    If `read` raises an error for a place, the error is raised when that place's turn to be yielded comes. Nothing is
+    read beyond `places`, or after the iterator is closed.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as thread:
         waiting: deque[Future[Read]] = deque()

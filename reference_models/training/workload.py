@@ -44,10 +44,10 @@ class Workload(Protocol):
     """Workload: an implementation of a model's training on a dataset."""
 
     def build(self) -> None:
-        """Build weights and optimizer and warm up, before the run's clock starts.
+        """Build the model's weights and its optimizers, and warm up, before the run's clock starts.
 
-        Reads the dataset's metadata only. Warm-up uses synthetic batches; afterwards weights, optimizer and random
-        generators are bit for bit as without warm-up.
+        Of the dataset, only the metadata is read: warm-up uses synthetic batches. After warm-up the weights,
+        optimizers and random generators are bit for bit as if there had been none.
         """
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:

@@ -1,8 +1,9 @@
-"""Wukong's stack of layers with hand-written forward and backward passes, as `reference_models.fused.interaction`
-calls them.
+"""Wukong's stack of layers with hand-written forward and backward passes, in the form that
+`reference_models.fused.interaction` calls.
 
-A layer's linear maps of its inputs (W, Y and, if there is one, the residual's) are one product with the stacked
-weights. Where MLPs compute in a narrower type (bf16), all other parts of a layer stay in the weights' type.
+A layer applies several linear maps to its inputs: W, Y and, in some layers, the residual's matrix. They are computed
+as one product with the stacked weights. If MLPs compute in a narrower type (bf16), all other parts of a layer stay in
+the weights' type.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,11 @@ from reference_models.wukong.stack import VectorMap, WukongLayer, WukongStack
 def fuse_stack(
     stack: WukongStack, like: torch.Tensor, optimizer: torch.optim.Optimizer, matmuls: Matmuls
 ) -> FusedInteraction:
-    """Take over the weights of Wukong's stack, which `optimizer` updates, for hand-written passes.
+    """Return Wukong's stack with hand-written passes. It takes over the weights of `stack`, which `optimizer`
+    updates.
 
-    The stack's output has the data type that `matmuls` states. If `matmuls` states none, the output has the data type
-    of the tensor `like`, which is the weights' type.
+    The output has the data type that `matmuls` states. If `matmuls` states none, it has the data type of the tensor
+    `like`, which is the weights' type.
     """
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
     return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)

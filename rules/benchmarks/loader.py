@@ -1,11 +1,11 @@
-"""Load and validate benchmark definitions (TOML files), shipped ones and a user's own.
+"""Load and validate benchmark definitions (TOML files): those shipped with the harness, and a user's own.
 
-`rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes values too,
-`[open]`. It does not interpret other sections: `reference_models` parses `[model] [data] [id_map] [train] [runtime]
-[checkpoint]`, and extensions parse the sections that they define. `[closed]`, `[open]` and `[train]` are written in
-mllog keys, so a field that a division leaves free has the same name in all of them. A workload (status `workload`) is
-a model's shape for measuring throughput, or quality without a target. It has no `[quality] [score] [closed]`, and
-cannot be judged.
+`rules` owns the sections `[benchmark] [quality] [score] [closed]` and, if the Open division fixes values too,
+`[open]`. This module does not interpret other sections: `reference_models` parses `[model] [data] [id_map] [train]
+[runtime] [checkpoint]`, and each extension parses the sections that it defines. `[closed]`, `[open]` and `[train]`
+are written in mllog keys, so a setting has the same name in all three. A workload (status `workload`) is a model's
+shape for measuring throughput, or quality without a target. It has no `[quality] [score] [closed]`, and cannot be
+judged.
 """
 
 import hashlib
@@ -117,9 +117,9 @@ class Head:
     description: str = ""
     """Longer description of the benchmark, for readers."""
     status: Literal["own", "official", "workload"] = "own"
-    """Kind of definition: `own` for a benchmark of your own, `official` for MLPerf's. A `workload` has no target, so
-    no `[quality]`, `[score]` and `[closed]`: it is for measurements with `--throughput`, and with `--quality` where
-    its data can be learnt from."""
+    """Kind of definition: `own` for a user's own benchmark, `official` for MLPerf's, `workload` for a model's shape
+    without a quality target. A workload has no `[quality]`, `[score]` and `[closed]`. It serves measurements with
+    `--throughput`, and with `--quality` if a model can learn from its data."""
     model: str
     """Model that trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
@@ -196,9 +196,9 @@ class Benchmark(Head):
 
 
 def guess_meant_name(name: object) -> str | None:
-    """Return the name of the shipped benchmark that an unknown name probably means. It is the benchmark that the text
-    of MLPerf's rules calls by the unknown name, else the one with the most similar name; None if no name is
-    similar."""
+    """Return the name of the shipped benchmark that a user probably means by an unknown name; None if no name is
+    similar. It is the benchmark for which the text of MLPerf's rules uses the unknown name, else the one with the
+    most similar name."""
     text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
     if (alias := _ALIASES.get(text)) is not None:
         return alias
@@ -246,8 +246,9 @@ def list_workload_names() -> tuple[str, ...]:
 def load_benchmark(name_or_path: str | Path) -> Benchmark:
     """Load the definition of a shipped benchmark or workload by its name, or a user's own TOML file by its path.
 
-    NAME@VERSION is a version of a shipped benchmark, NAME its current one. Raises DefinitionError with file, field,
-    the value given and the value expected.
+    NAME@VERSION means that version of a shipped benchmark; NAME alone means the current version. Raises
+    DefinitionError if there is no such definition or if it is invalid. The error states file, field, the value given
+    and the value expected.
     """
     text = str(name_or_path)
     if text.endswith(".toml") or "/" in text:

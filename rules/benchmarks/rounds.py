@@ -34,11 +34,12 @@ _PUBLISHED = {
     "5.1": date(2025, 11, 12),  # mlcommons/policies, submission_rules.adoc; MLCommons' press release
     "6.0": date(2026, 6, 16),  # mlcommons/policies, submission_rules.adoc; mlcommons.org/2026/06
 }
-"""Publication date of each MLPerf round's results, with sources: a run made later does not belong to the round.
+"""Publication date of each MLPerf round's results, with sources. A run made after this date does not belong to the
+round.
 
 For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day; the comment on the round's line states what is known
-instead. The exact day does not matter: a round takes no logs in the month before publication (2.1: none after 14
-October; 6.0: none after 15 May).
+instead. The exact day does not matter, since no round takes logs in the month before publication (round 2.1: none
+after 14 October; round 6.0: none after 15 May).
 """
 
 
@@ -67,12 +68,16 @@ def find_definition(
 ) -> Benchmark | None:
     """Return the definition of the benchmark that a log names; None if the benchmark has no definition.
 
-    A shipped benchmark's name always means a shipped definition. If the log states a version, it is that version, or
-    None if the version is not shipped. If the log states no version, it is the version of `benchmark_file` or else of
-    the file `beside` the log, if that version is shipped; otherwise it is the current version.
+    If the name is a shipped benchmark's, the definition is a shipped one. If the log states a version, return this
+    version, or None if this version is not shipped. If the log states no version, the version is the one in
+    `benchmark_file`, else the one in the file `beside` the log, else the current one. A file counts only if it has
+    the benchmark's name and its version is shipped.
+
+    If the name is not a shipped benchmark's, return the definition in `benchmark_file`, else the one in the file
+    `beside` the log. The latter counts only if it has the benchmark's name.
 
     A file `beside` the log that cannot be loaded is ignored. Raises DefinitionError if `benchmark_file` cannot be
-    loaded, or if it has the name of a shipped benchmark and other content.
+    loaded, or if it has the name of a shipped benchmark but other content.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names() and shipped_twin(given) is None:
@@ -117,12 +122,12 @@ def open_round(benchmark: Benchmark, day: date) -> str | None:
 def infer_round(
     benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None, day: date | None = None
 ) -> str | None:
-    """Return the MLPerf round whose rules apply to runs: the round that the user asked for, else the round that
-    directories name, else the round that was open on the day of the runs, else the benchmark's last round.
+    """Return the MLPerf round whose rules apply to runs. It is the round that the user asked for; else the round that
+    directories name; else the round that was open on the day of the runs; else the benchmark's last round.
 
-    Return None for a benchmark that is not MLPerf's, which has a version instead of rounds, and for an undefined
-    benchmark if no directory names a round. Raises DefinitionError if the round that the user asked for does not
-    exist, or did not have the benchmark.
+    If the user asked for no round, return None for a benchmark that is not MLPerf's, which has versions instead of
+    rounds, and for an undefined benchmark if no directory names a round. Raises DefinitionError if the round that
+    the user asked for does not exist, or did not have the benchmark.
     """
     if asked is not None:
         wanted = named_round(asked)
@@ -143,8 +148,8 @@ def infer_round(
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:
-    """Return whether official logs of the benchmark may state the number of samples trained as train_samples, rather
-    than the dataset's size. Before round 3.0 the rules demand nothing of the value (compliance_checker
+    """Return whether train_samples in official logs may state the number of samples trained instead of the dataset's
+    size. It may before round 3.0, when the rules demand nothing of the value (compliance_checker
     training_2.1.0/common.yaml)."""
     return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
 
@@ -160,9 +165,9 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def max_init_s(division: str, round_name: str | None) -> float:
-    """Return the maximum number of seconds that a run's initialisation may take without being timed: 20 minutes in
-    round 0.7; 4 hours in Open from round 2.0 on; else 30 minutes (compliance rules of each round,
-    training_*/common.yaml)."""
+    """Return the maximum length of a run's initialisation in seconds; initialisation is not part of the measured
+    time. It is 20 minutes in round 0.7, 4 hours in the Open division from round 2.0 on, and 30 minutes otherwise
+    (compliance rules of each round, training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
     return 4 * 60 * 60 if division == keys.OPEN and not is_before(round_name, "2.0") else 30 * 60

@@ -48,19 +48,20 @@ LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if check
 """Map from the letters of a family of rules to the names of the official checkers (such as "compliance") that check
 the same part of logs or submissions."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Map from the letters of a family of rules to the only benchmarks for which the official checkers check the same. A
-family without an entry is checked for all benchmarks. Cadence (CA) is checked for dlrmv4 only, by closed_dlrmv4.yaml
-(mlcommons/logging issue 79)."""
+"""Map from the letters of a family of rules to the only benchmarks for which the official checkers test what the
+family tests. If a family is not in the map, they do so for all benchmarks. They test cadence (CA) for dlrmv4 only, by
+closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem that a rule found in what it judges. If `severity` or `remedy` is None, the rule's own holds.
+    """Problem that a rule found in what it judges. If `severity` or `remedy` is None, the severity or remedy of the
+    rule itself holds.
 
-    `number` is the number of problems that this one stands for, if many are counted and not kept. `keys` are keys of
-    the log, or fields of another file, that other rules cannot rely on after this problem. If `keys` is None, they
-    are the key of the record at `place`, or all keys if `place` is no record.
+    `number` is the number of problems that this object stands for, if a rule counts many and keeps one. `keys` are
+    the keys of the log, or the fields of another file, that have wrong values, so that other rules cannot rely on
+    them. If `keys` is None, the key of the record at `place` is meant, or all keys if `place` is no record.
     """
 
     message: str
@@ -103,11 +104,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule(Generic[S]):
-    """Rule that judges subjects (logs, sets, submissions or rounds) of type S. `requires` are codes of other rules;
-    the rule is skipped if one of them failed on a key or field that the rule `reads` (None: on any key or field).
+    """Rule that judges subjects (logs, sets, submissions or rounds) of type S.
 
+    `requires` are codes of other rules, and `reads` are the keys or fields that the rule reads. The rule is skipped
+    if one of the required rules failed on a key or field in `reads`; on any key or field, if `reads` is None.
     `applies` returns the reason why the rule does not apply to a subject; None if it applies. `place` returns the
-    place shown for a problem that names no place; None means the subject itself.
+    place shown for a problem that names no place. If `place` is None, the subject itself is shown.
     """
 
     code: str
@@ -203,9 +205,9 @@ def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:
 def _findings(
     checked: Rule[S], subject: S, path: str, found: Iterable[Problem], wrong: set[str]
 ) -> Iterator[Finding]:
-    """Yield the findings of one rule, worst first, and add the keys that its errors concern to `wrong`. Every problem
-    is counted, but of each severity only the first MAX_FINDINGS_PER_RULE are kept. So memory stays bounded, and many
-    warnings do not displace an error."""
+    """Yield the findings of one rule, worst first, and add to `wrong` the keys that its errors concern. Every problem
+    is counted, but only the first MAX_FINDINGS_PER_RULE of each severity are kept. The limit bounds the memory. It
+    holds for each severity, so that many warnings do not displace an error."""
     held: dict[Severity, list[Problem]] = {}
     numbers: Counter[Severity] = Counter()
     for problem in found:

@@ -26,11 +26,11 @@ from rules.tree.system_desc import SystemDesc
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSubject:
-    """One log with the benchmark definition and round by which it is judged. `benchmark` is None where no definition
-    of the log's benchmark is known.
+    """One log with the benchmark definition and round by which it is judged. `benchmark` is None if no definition of
+    the log's benchmark is known.
 
-    `is_ours`: the harness's own requirements hold, as for benchmarks that are not MLPerf's, and for logs that state a
-    definition's digest or version.
+    `is_ours` tells whether the harness's own requirements hold, beyond MLPerf's. They hold for benchmarks that are
+    not MLPerf's, and for logs that state a definition's digest or version, as logs of this harness do.
     """
 
     log: RunLog
@@ -52,9 +52,9 @@ class LogSubject:
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """Return the parts that a log's record may lack because official checkers accept that, in the words of
-        `LogLine.problems`. They are the event_type, which official checkers do not read, and, before round 2.0, the
-        metadata, whose absence crashes only later parsers."""
+        """Return the parts that a log's record may lack because official checkers accept the record without them, in
+        the words of `LogLine.problems`. One is the event_type, which the official checkers do not read. Before round
+        2.0, the other is the metadata: only later checkers crash without it."""
         if self.is_ours:
             return ()
         is_early = self.round is not None and is_before(self.round, "2.0")
@@ -193,11 +193,11 @@ Subject = TypeVar("Subject", LogSubject, SetSubject)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSet:
-    """Result set after judging: its verdict, score and runs, without its logs' records; `files` holds what was read
-    beside the logs.
+    """Result set after judging: its verdict, score and runs, without the records of its logs. `files` holds what was
+    read from the files beside the logs.
 
-    `rounds` are the MLPerf rounds of its benchmark, none for unknown benchmarks and those that are not MLPerf's.
-    `system_desc` holds the fields of systems/<system>.json, None where they cannot be read.
+    `rounds` are the MLPerf rounds that had its benchmark; there are none for unknown benchmarks and those that are
+    not MLPerf's. `system_desc` holds the fields of systems/<system>.json; None if they cannot be read.
     """
 
     result_set: ResultSet

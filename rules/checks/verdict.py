@@ -20,11 +20,11 @@ class Verdict:
 
     `findings` and `outcomes` (results of single rules) are those of this level and of the levels below; findings come
     worst first. `parts` holds the verdicts of the level below: the logs of a set, the sets of a submission, the
-    submissions of a round. A verdict may differ from the verdicts on its parts. A set may be valid although one of
-    its logs is not: a run that did not converge or crashed is only a warning in the set's findings. A submission may
-    be invalid although a set in it is only incomplete.
+    submissions of a round. A verdict does not simply follow from the verdicts on its parts. A set may be valid
+    although one of its logs is not, since one run that crashed or did not converge is only a warning for the set. A
+    submission may be invalid although the worst of its sets is only incomplete.
 
-    `outcome` is "not judged" if the files hold no results except those of MLPerf's benchmarks outside of
+    `outcome` is "not judged" if the files hold no results, or only results of MLPerf's benchmarks outside of
     recommendation. `ruleset` names the rules, and `ruleset_source` states how they were chosen. `round` is the MLPerf
     round; it is None for benchmarks that are not MLPerf's, and if the parts are of several rounds. `official` holds
     the opinions of the official checkers on this level alone.

@@ -39,9 +39,10 @@ _PACKAGE_FAMILIES = (
     (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
     (re.compile(r"system description", re.IGNORECASE), "SY"),
 )
-"""Patterns, each with a family of rules: a message of the official package checker, which also runs the other
-checkers, belongs to the family of the first pattern that it matches. Patterns for messages that name directories come
-first, since any directory may be called "seed"."""
+"""Patterns of the official package checker's messages, each with a family of rules: a message belongs to the family
+of the first pattern that it matches. The messages concern many families, since the package checker also runs the
+other checkers. Patterns for messages that name directories come first: a directory may have any name, such as
+"seed"."""
 _MESSAGE_CHARS = 160
 _MAX_FOLDERS = 3
 _NOT_APPLIED = "did not apply"
@@ -50,11 +51,11 @@ _ELSEWHERE = "finds nothing here"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedFamily:
-    """Comparison for one family of rules: the result of this harness, the official checkers' result, and whether the
-    two agree.
+    """Comparison for one family of rules: the result of this harness, the result of the official checkers, and
+    whether the two agree.
 
-    "ours alone": no official checker covers the family, or none was asked. "no verdict": the official checker
-    crashed, timed out or refused.
+    Two values state that nothing can be compared. "ours alone": no official checker covers the family, or none was
+    asked. "no verdict": the official checker crashed, timed out or refused.
     """
 
     family: str
@@ -76,9 +77,9 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each family of rules that a reader should look at: the official checkers and this harness's
-    rules differ; the official checkers came to no verdict; or only this harness judges the family and found an
-    error."""
+    """Return a line for each family of rules that a reader should look at. A family is listed if the results of the
+    official checkers and of this harness differ; if the official checkers came to no verdict; or if only this harness
+    judges the family, and it found an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.agreement == "differ":
@@ -92,8 +93,8 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
     """Return a line for each MLPerf round whose own compliance checker accepts logs in which this harness's rules
-    find errors. The line states the number of these logs, and the broken rules with their sources, which the official
-    checker does not test."""
+    find errors. The line states the number of these logs. It also lists the rules that they break, with the rules'
+    sources; the round's official checker does not test these rules."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -188,9 +189,12 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """Return the official compliance checker's result for the logs in words, as far as it concerns one family of
-    rules; and whether the official checkers accept the logs. They do accept a set with one rejected log, by the
-    package checker. The second value is None if the compliance checker came to no verdict on a log."""
+    """Return two values: the official compliance checker's result for the logs, in words, as far as it concerns one
+    family of rules; and whether the official checkers accept the logs.
+
+    A set with one rejected log counts as accepted, since the official package checker tolerates one. The second value
+    is None if the compliance checker came to no verdict on a log.
+    """
     asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
@@ -261,8 +265,9 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
     """Return the part of an official checker's opinion that concerns one family of rules.
 
-    The package checker's single verdict also covers logs, seeds, convergence and descriptions, which are compared
-    separately; where none of its messages fits any family, all messages are part of every family's opinion.
+    Only a rejection by the package checker is divided, since its single verdict also covers logs, seeds, convergence
+    and descriptions. If none of its messages fits any family, all of them are part of every family's opinion. Other
+    opinions are returned unchanged.
     """
     if opinion.checker != "package" or opinion.outcome != "invalid":
         return opinion

@@ -37,12 +37,12 @@ def check_paths(
     on_progress: OnProgress | None = None,
     on_opinion: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdict on each of several paths or inventories: a log, a set, a submission, a round, or all of
-    these below a directory. Verdicts come in the order of the paths, whatever `num_processes`.
+    """Return the verdict on each of several paths or inventories, in their order, whatever `num_processes`. A path is
+    a log, a set, a submission, a round, or a directory that holds any of these.
 
-    `on_progress` is called with the number of judged logs and of all logs, `on_opinion` with the number of answered
-    questions to the official checkers and of all questions. Raises InputError for the first path that is missing or
-    cannot be read.
+    `on_progress` is called with the number of logs judged so far and the number of all logs. `on_opinion` is called
+    with the number of questions that the official checkers have answered and the number of all questions. Raises
+    InputError for the first path that is missing or cannot be read.
     """
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     targets = [target for inventory in inventories for target in find_targets(inventory)]

@@ -37,8 +37,8 @@ class LogVerdict(Record, frozen=True, kw_only=True):
 class VerdictMember(Record, frozen=True, kw_only=True):
     """Verdict on a log, set, submission or round.
 
-    `findings` are those on the log, set or tree itself and on all its parts, worst first. `rules` has the results of
-    the rules for this level; for a set it also has the results of the rules for its logs. `logs` are the logs of a
+    `findings` are the findings on the judged item itself and on all its parts, worst first. `rules` has the results
+    of the rules for this level; for a set it also has the results of the rules for its logs. `logs` are the logs of a
     set; `parts` are the sets of a submission or the submissions of a round.
     """
 

@@ -18,12 +18,12 @@ _NEVER = 2**31 - 1
 def map_in_order(
     function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
 ) -> Iterator[R]:
-    """Yield the result of `function` for each of `items`, in their order, as they become available; the first error,
-    in that order, is raised.
+    """Yield the result of `function` for each of `items`, in the items' order, as soon as each is available. If
+    `function` raises errors, the error of the first such item is raised in that item's place.
 
-    With more than one process, `function` must be importable by name and items and results must be picklable. A
-    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules in
-    `preload` are imported once, before the processes are made, where the system can fork.
+    With more than one process, `function` must be importable by name, and items and results must be picklable. A
+    process that dies raises an error (concurrent.futures.process.BrokenProcessPool); its result is not just left out.
+    If the system can fork, the modules in `preload` are imported once, before the processes are made.
     """
     if num_processes <= 1 or len(items) <= 1:
         yield from map(function, items)

@@ -17,14 +17,15 @@ def with_second_opinion(
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts with the opinions of MLPerf's official checkers at every level (log, set, submission), all
-    asked in one process.
+    """Return the verdicts with the opinions of MLPerf's official checkers added at every level (log, set,
+    submission). One process answers all questions to the checkers.
 
-    The compliance checker gets each log; the seed checker and the checker of reference convergence points get each
-    set; the checker of system descriptions gets each system description; the package and the repository checker get a
-    submission as a whole, the package checker without MLPerf's other benchmarks, which this harness's rules do not
-    judge. Logs of benchmarks that are not MLPerf's, or are not defined, are left out, since the official checkers do
-    not know them. `on_progress` is called with the number of answered questions and of all questions.
+    The compliance checker gets each log. The seed checker and the checker of reference convergence points get each
+    set. The checker of system descriptions gets each system description. The package and the repository checker get
+    each submission as a whole. MLPerf's benchmarks outside of recommendation are hidden from the package checker,
+    since this harness's rules do not judge them. Logs of benchmarks that are undefined or not MLPerf's are left out
+    too, since the official checkers do not know them. `on_progress` is called with the number of answered questions
+    and of all questions.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))

@@ -40,9 +40,9 @@ _FORGIVABLE = (LOG_NOT_CONVERGED, CRASHED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ruleset:
-    """Rules by which logs are judged: the benchmark definition, None for an undefined benchmark, and the MLPerf
-    round. `source` states how the two were chosen; `foreign_round` is the round that the user asked for, where the
-    benchmark was not part of that round."""
+    """Rules by which logs are judged: the benchmark definition and the MLPerf round. `benchmark` is None if the
+    benchmark is undefined. `source` states how definition and round were chosen. `foreign_round` is the round that
+    the user asked for, if the benchmark was not part of that round; else None."""
 
     benchmark: Benchmark | None
     round: str | None
@@ -67,8 +67,11 @@ def check_log(
     is_one_of_many: bool = False,
 ) -> Verdict:
     """Judge one log without its set. Raises InputError if the path is unreadable, and DefinitionError if the
-    benchmark definition is bad. Raises DefinitionError also if the log's benchmark is not part of the round
-    `ruleset`, unless `is_one_of_many`."""
+    benchmark definition is bad.
+
+    Raises DefinitionError also if the log's benchmark is not part of the round `ruleset`. With `is_one_of_many` (the
+    log is one of several to be judged) it does not: the log is then judged as if no round had been named.
+    """
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
@@ -162,10 +165,13 @@ def _choose_ruleset(
     is_one_of_many: bool,
     logs: Sequence[RunLog],
 ) -> _Ruleset:
-    """Return the rules by which a log or result set is judged. They are the rules of the round `asked`, which the
-    user named. If the user named none, they are the rules of the round that `infer_round` finds. So they are if the
-    log or set is one of many and its benchmark is not part of the round `asked`. Raises DefinitionError as
-    `infer_round` does."""
+    """Return the rules by which a log or result set is judged: the rules of the round `asked`, which the user named,
+    or, if the user named none, of the round that `infer_round` finds.
+
+    If the benchmark is not part of the round `asked`, `is_one_of_many` decides: if true, the log or set is judged as
+    if the user had named no round; if false, DefinitionError is raised. Raises DefinitionError also if there is no
+    round `asked`.
+    """
     foreign_round = None
     if asked is not None and benchmark is not None and is_one_of_many:
         wanted = named_round(asked)
@@ -192,10 +198,10 @@ def _choose_ruleset(
 
 
 def _last_day(logs: Sequence[RunLog]) -> date | None:
-    """Return the day (UTC) on which the last run of a set began; None where no time stamp is plausible.
+    """Return the day (UTC) on which the last run of a set began; None if no time stamp is plausible.
 
-    Where no stamp is plausible in milliseconds, stamps are read as seconds, in which logs of round 0.7 have them;
-    rule TI108 reports implausible stamps.
+    Time stamps are in milliseconds. If none is plausible so, they are read as seconds, which some logs of round 0.7
+    use. Rule TI108 reports implausible stamps.
     """
     starts = [line.time_ms for log in logs if (line := log.first(keys.RUN_START)) is not None]
     for unit_s in (1e-3, 1.0):

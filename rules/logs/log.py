@@ -1,10 +1,10 @@
 """Parse MLPerf logs of any bytes into records with file and line number.
 
-A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); other text is output of shells and
-launchers. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory is bounded
-whatever the file holds: a record that is too long is not kept, and reading ends at a maximum number of records, or of
-bytes of records. A line ends at \\n or \\r: progress bars write \\r, and the official parser takes it for an end of
-line. Line numbers count \\n only; in a file without \\n between lines, they count \\r.
+A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); text without it is output of shells and
+launchers, and is skipped. An announced record that cannot be read becomes `UnparsedText`, never an exception. Memory
+is bounded whatever the file holds: a record that is too long is not kept, and reading ends at a maximum number of
+records, or of bytes in all records. A line ends at \\n or \\r: progress bars write \\r, and the official parser takes
+it for an end of line. Line numbers count \\n only; in a file without \\n between lines, they count \\r.
 """
 
 import hashlib
@@ -75,11 +75,11 @@ class UnparsedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one MLPerf log in file order.
+    """All records of one MLPerf log in file order, and what could not be read.
 
-    `unparsed` holds texts that announce a record and cannot be read, MAX_NUM_UNPARSED at most; `unread` is the place
-    from which on the file was not read, None where all of it was read; `num_unparsed` counts all unreadable texts up
-    to that place, `unread` included.
+    `unparsed` holds texts that announce a record (:::MLLOG) but cannot be read, MAX_NUM_UNPARSED of them at most.
+    `unread` is the place at which reading the file was given up; None if the whole file was read. `num_unparsed` is
+    the number of all unreadable texts up to that place; `unread` counts as one of them.
     """
 
     path: str
@@ -227,10 +227,11 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[st
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
     """Yield four values for each line of a log that announces a record (:::MLLOG): the line number, the text from the
-    first announcement to the line's end, whether that text is complete, and the text before it in the line. If the
-    file begins with foreign bytes (UTF-16, compressed), yield these first.
+    first announcement to the line's end, whether that text is complete, and the text before the announcement.
 
-    A line longer than one chunk is cut at its announcements; only the last, open part is held.
+    If the file begins with bytes that show it is no plain text (UTF-16, compressed), first yield four such values for
+    its beginning. A line longer than one chunk is cut at its announcements, so that only its last, unfinished part is
+    held in memory.
     """
     line_num, held, begins = 1, b"", True
     for index, chunk in enumerate(chunks):

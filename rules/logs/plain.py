@@ -1,7 +1,7 @@
 """Read well-formed MLPerf logs and lines in a fraction of the time that reading arbitrary bytes takes.
 
-The functions here return None for a log or line that is not well-formed. `rules.logs.log` calls them first, and reads
-what they do not accept by its own slower parser, which reports defects.
+The functions here return None for a log or line that is not well-formed. `rules.logs.log` calls them first. If they
+return None, it uses its own slower parser, which reports what is wrong.
 """
 
 import json
@@ -31,9 +31,9 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 
 
 def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
-    """Return the records of a log in which each line is one well-formed record and nothing else, as this harness
-    writes logs; None for any other log, also for lines with escapes, lists, deeper objects, repeated keys or text
-    that is not UTF-8."""
+    """Return the records of a log in which each line is one well-formed record and nothing else, as in the logs that
+    this harness writes. Return None for any other log. Escapes, lists, deeper objects, repeated keys and text that is
+    not UTF-8 do not count as well-formed here."""
     if not (data.startswith(_PLAIN) and data.endswith(b"}\n") and len(data) <= MAX_RECORD_BYTES):
         return None
     texts = data[_START:-1].split(b"\n" + _PLAIN[:_START])

@@ -1,9 +1,9 @@
 """Ask MLPerf's official checkers for a second opinion on logs and submissions, in one confined process of their own.
 
-The checkers parse hostile input with code that evaluates strings from YAML. They also write beside what they read,
-and delete files. So they run on copies in a temporary folder, confined to that folder (worker.py), with a clean
-environment and limits on memory, time and file size. Their verdict, or their crash, is reported as theirs, beside the
-verdict of this harness.
+The checkers cannot be trusted with hostile input: they evaluate strings from YAML as code, write files beside their
+input, and delete files. So they run on copies in a temporary folder, confined to that folder (worker.py), with a
+clean environment and limits on memory, time and file size. Their verdict or crash is reported beside the verdict of
+this harness and does not change it.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ class OfficialOpinion:
     """Opinion of one official checker on a log, set, description or submission: its verdict, its crash, or the reason
     why it was not asked.
 
-    `subject` is the path that the checker was asked about; `factor` is the normalisation factor of the checker of
-    reference convergence points (RCP), None for other checkers and where it found none.
+    `subject` is the path that the checker was asked about. `factor` is the normalisation factor that the checker of
+    reference convergence points (RCP) found. It is None if that checker found none, and for all other checkers.
     """
 
     checker: CheckerName

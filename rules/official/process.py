@@ -1,8 +1,8 @@
-"""Run the process in which the official checkers answer questions (the worker): with limits, a clean environment, and
-an answer for every question.
+"""Run the process in which the official checkers answer questions (the worker). It has limits and a clean
+environment, and every question gets an answer.
 
-When the worker dies or stalls over one question, that question gets the reason as its answer and a new worker takes
-the rest.
+If the worker dies or stalls over a question, the answer to that question is the reason why, and a new worker gets the
+remaining questions.
 """
 
 import contextlib

@@ -202,8 +202,8 @@ def ask_seed(job: Job, heard: Listener) -> Said:
 def ask_rcp(job: Job, heard: Listener) -> Said:
     """Ask the official checker of reference convergence points (RCPs) about a result set.
 
-    The checker's argument set_scaling makes it write scaling.json into the copy of the set; without this argument it
-    would look for that file in the root folder and delete it.
+    The checker is called with its argument set_scaling, which makes it write scaling.json into the copy of the set.
+    Without this argument the checker would look for a scaling.json in the root folder and delete it.
     """
     from mlperf_logging.rcp_checker import rcp_checker
 
@@ -263,9 +263,9 @@ CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {
 
 
 def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a caching version of `parse`, the official checkers' function (filename, ruleset): they parse each log
-    up to six times, which takes most of their time. Every caller gets a copy of its own, as if the log had been
-    parsed."""
+    """Return a version of `parse` that keeps its results, within a limit of memory. `parse` is the official checkers'
+    function of a file name and a ruleset. The checkers parse each log up to six times, which takes most of their
+    time. Every call returns a separate copy of the result, so callers may change it."""
     kept: dict[tuple[str, str], bytes] = {}
 
     def parse_or_copy(filename: str, ruleset: str = "0.6.0") -> Any:

@@ -22,16 +22,16 @@ and the file's JSON Schema is generated from it.
 
 Types of an extension's files are in its own records.py; `dlrmbench schema` lists all.
 
-Versions: files say `schema_version`, and only version 1 is read: any other, such as 2 and 3 of releases before 1.0,
-is damage that names the version. A file has every member, null where nothing was measured, except members for which
-the record has a default: a member added within version 1 gets a default, so that files without the member are still
-read. All other members have no default, so that a writer forgets none. Unknown members are ignored, a key given
-twice is damage. Where an attribute has a better name than its member in the file (`traffic` for "exchange"),
-`msgspec.field` holds the member's name; keyword arguments take the attribute's.
+Versions: files state `schema_version`, and only version 1 is read. A file of any other version (releases before 1.0
+wrote 2 and 3) is damage, and the damage names the version. A file has every member, null where nothing was measured,
+except members for which the record has a default: a member added within version 1 gets a default, so that files
+without the member are still read. All other members have no default, so that a writer forgets none. Unknown members
+are ignored. A key given twice is damage. Where an attribute has a better name than its member in the file (`traffic`
+for "exchange"), `msgspec.field` holds the member's name, and the attribute's name is used in keyword arguments.
 
-The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
-one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds the type of
-a kind.
+A record of measurements has a type with a `MEASURE`, which states what is measured, its unit, scale and direction,
+and the columns of one repetition. Its `repetitions()` are the sample that a comparison uses. `kinds.find_record_type`
+returns the type for a kind of measurement.
 
 Nothing here imports more than msgspec and rules.logs.text.
 """

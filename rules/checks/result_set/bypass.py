@@ -42,8 +42,8 @@ def bypass_words(subject: SetSubject, checker: str) -> str:
     severity="info",
 )
 def bypasses_are_said(subject: SetSubject) -> Iterator[Problem]:
-    """A file package_checker_params in the submission's root, the system's or the benchmark's directory can make the
-    official package checker leave out its tests of reference convergence points (rcp-bypass) and of seeds
-    (seed-checker-bypass). The rules here apply both tests in any case."""
+    """No file package_checker_params makes the official package checker leave out tests. Such a file in the directory
+    of the submission, the system or the benchmark can switch off the tests of reference convergence points
+    (rcp-bypass) and of seeds (seed-checker-bypass). The rules of this harness apply both tests in any case."""
     for path, name in _bypasses(subject):
         yield Problem(f"{name}-bypass has the official package checker not test {_LEFT_OUT[name]}", path)

@@ -15,15 +15,16 @@ from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
 LATE_S, LATE = 0.25, 0.01
-"""Tolerance for how much longer a run may be by the clock of its timekeeper (a separate process) than by its log: the
-seconds plus the fraction of the run. In 376 honest runs, on two cores with up to 25 busy processes, the time that the
-parent process measured was from 54 ms shorter to 18 ms longer than the log's."""
+"""Tolerance for how much longer a run may be by the clock of its timekeeper (a separate process) than by its log: a
+number of seconds plus a fraction of the run's time. It is well above what honest runs need: in 376 of them, on two
+cores with up to 25 busy processes, the time measured by the parent process was from 54 ms shorter to 18 ms longer
+than the log's."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerances for how much longer a run may be by its second clock than by its log: seconds, a fraction for one run,
-and a fraction for all runs of a set. The first two hold for a run without a timekeeper (a separate process that times
-it): the excess may be as large as the seconds or as the fraction of the run, whichever is larger. The last holds for
-any set. The set is at fault if every run's excess is above this fraction of the run, and if all excesses together are
-above the seconds."""
+"""Tolerances for how much longer a run may be by its second clock (outside of the process that writes the log) than
+by its log: seconds, a fraction for one run, and a fraction for all runs of a set. The first two judge a run that no
+timekeeper (a separate process) timed: its excess may be as large as the seconds or as the fraction of its time,
+whichever is larger. The first and the last judge any set: it is at fault if each run's excess is above the last
+fraction of that run's time, and the excesses add up to more than the seconds."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
 """Tolerance for the time from run_stop until the log was closed: the seconds or the fraction of the run, whichever is
 larger. The time is by the system's wall clock, which may be set meanwhile."""
@@ -68,16 +69,18 @@ def is_launched(subject: SetSubject) -> bool:
     applies=_has_observed,
 )
 def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
-    """A run is not longer by the clock of its timekeeper (a separate process; observed_s in the run's record) than by
-    its log (run_stop - run_start). The tolerance is 0.25 s plus 1 % of the run. Neither line reached the timekeeper
-    later than its stamp by more than the tolerance, and the run is not longer than its process lived. In a set with
-    timekeepers, a run that no timekeeper saw is an error. It is only a warning if the run's process left no record of
-    its own, or was of an earlier version. Runs that torchrun or srun started, and sets of earlier versions, have a
-    second clock that is no timekeeper's. Their tolerance is 1 s or 2 % of the run, whichever is larger. In any set it
-    is an error if every log states less than its second clock by more than a tenth, and all together by more than 1
-    s. A run without observed_s is a warning if other runs of the set have it. So is a log that was closed, by the
-    system's calendar, later than its run_stop by more than 2 s and by more than 5 % of the run. A timekeeper that was
-    delayed by more than 0.25 s plus 1 % is reported (info)."""
+    """A run's time by its log (run_start to run_stop) agrees with its time by a second clock, outside of the process
+    that writes the log. The second clock's time is observed_s in the run's record. Usually this clock is a
+    timekeeper: a separate process that receives run_start and run_stop as they are written. By the timekeeper a run
+    may be longer than by its log by at most 0.25 s plus 1 % of the run. The same tolerance limits how long after its
+    time stamp a line may reach the timekeeper, and how much longer the run may be by its log than its process lived.
+    A timekeeper that was delayed by more than this tolerance is reported (info). In a set with timekeepers, a run
+    that no timekeeper saw is an error. It is only a warning if the run's process left no record of its own, or was of
+    an earlier version. Runs started by torchrun or srun, and sets of earlier versions, have another second clock than
+    a timekeeper; for them the tolerance is 1 s or 2 % of the run, whichever is larger. In any set it is an error if
+    each log is shorter than its second clock's time by more than a tenth, and the differences add up to more than 1
+    s. A run without observed_s is a warning if other runs of the set have it. A log is a warning if, by the system's
+    calendar, it was closed later than its run_stop by more than 2 s and by more than 5 % of the run."""
     missing: list[tuple[float, float]] = []
     is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
     has_timekeepers = is_watched and not is_launched(subject)
@@ -108,9 +111,9 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
 def _seen(
     record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
 ) -> Iterator[Problem]:
-    """Yield the problems that a run's second clock shows: no second clock timed the run, the log states a shorter
-    time than that clock measured, the log's lines reached the timekeeper late, or the log was closed late. `name` is
-    the path of the run's record in the set."""
+    """Yield the problems that a run's second clock (outside of the process that writes the log) shows. The problems
+    are: no second clock timed the run; the log states a shorter time than the second clock measured; the log's lines
+    reached the timekeeper late; the log was closed late. `name` is the path of the run's record in the set."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
     if record.observed_s is None or (must_be_seen and not has_timekeeper):
@@ -149,9 +152,9 @@ def _seen(
 def _arrivals(
     observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
 ) -> Iterator[Problem]:
-    """Yield a problem if run_start or run_stop reached the timekeeper (the process that times the run) much later
-    than its time stamp in the log; if the run is longer by its log than its process lived; or if the timekeeper was
-    delayed."""
+    """Yield a problem if the timekeeper (the separate process that times a run) shows that a log's times are wrong.
+    Either run_start or run_stop reached it much later than the line's time stamp, or the run is longer by its log
+    than its process lived. Yield a report (info) if the timekeeper itself was delayed."""
     for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
         if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
             yield Problem(
@@ -209,9 +212,9 @@ def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
     applies=has_records,
 )
 def starts_alone(subject: SetSubject) -> Iterator[Problem]:
-    """No run's process began with a sitecustomize or usercustomize, except for one that comes with Python itself.
-    Files of installed packages (.pth) are recorded too, and not reported. Different files in the runs of one set are
-    a warning."""
+    """No run's process began with a sitecustomize or usercustomize, which Python executes at its start; one that
+    comes with Python itself is allowed. Start-up files of installed packages (.pth) are recorded by the harness but
+    are no finding. It is a warning if the runs of one set had different start-up files."""
     known = [(record, place) for _, record, place in recorded(subject)]
     named = {(file.kind, file.path, file.sha256) for record, _ in known for file in record.startup if _is_added(file)}
     for kind, path, sha256 in sorted(named, key=str)[:5]:

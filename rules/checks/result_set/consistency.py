@@ -17,8 +17,9 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""Tolerance in seconds between times in a set's records and the stamps of a run's log, both by the system's calendar.
-A recorded start may be this much later than the log's first stamp, a recorded end this much earlier than run_stop."""
+"""Tolerance in seconds between the times in a run's record and the stamps of its log; both are by the system's
+calendar. The recorded start may be later than the log's first stamp by this much, and the recorded end may be earlier
+than run_stop by this much."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system description that its submitter may complete after the runs were made."""
@@ -41,12 +42,13 @@ def _has_set_record(subject: SetSubject) -> str | None:
     applies=_has_set_record,
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
-    """The seeds in extra/run_set.json are derived from its base seed, without the seeds of reference runs, and the
-    log of run number i has seed number i: anything else is an error. The set's record agrees with the other files: on
-    the number of threads, batch size and implementation with the logs, on the system with systems/<system>.json, on
-    the code's digest with each run's record. The stamps of a run's log are after the set's created_utc, and between
-    started_utc and ended_utc of the run's record, within 2 s. A difference in these is only a warning: a newer
-    version may complete a set, a submitter may complete a description, and a calendar may be set."""
+    """The set's record (extra/run_set.json) agrees with the logs and the other files. Its seeds are derived from its
+    base seed, leaving out the seeds of reference runs, and the log of run number i has seed number i. Any other seed
+    is an error. The set's record states the same number of threads, batch size and implementation as the logs, the
+    same system as systems/<system>.json, and the same digest of the code as each run's record. The stamps of a run's
+    log are later than created_utc of the set's record, and between started_utc and ended_utc of the run's record,
+    within 2 s. A difference in these, the seeds excepted, is only a warning, since it may be honest: a newer version
+    may complete a set, a submitter may complete a description, and a calendar may be set."""
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
     place = root_of(subject) / "extra" / "run_set.json"
@@ -148,9 +150,10 @@ def _names_code(subject: SetSubject) -> str | None:
     applies=_names_code,
 )
 def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
-    """The implementation or model that trained is named if it is not the harness's own. It runs in the process that
-    writes the log and computes the quality, so it could change either; a separate process times it (RS121). The
-    processor time that it took between opening the data and run_start is reported as well, where it is known."""
+    """Only the harness's own implementations and models trained; any other is named in the finding. Such code runs in
+    the process that writes the log and computes the quality, so it could change either. It cannot change the time
+    measured by a separate process (RS121). If known, the finding also states the processor time used before run_start
+    (from opening the data on) and after it."""
     named = {
         str(log.value(keys.IMPLEMENTATION)) for log in subject.logs if log.first(keys.IMPLEMENTATION) is not None
     }
@@ -175,10 +178,10 @@ def _off_the_clock(subject: SetSubject) -> str:
 
 
 def _underived(record: RunSetRecord) -> int | None:
-    """Return the index of the set's first seed that is not derived from its base seed; None where all are.
+    """Return the index of the set's first seed that is not derived from its base seed; None if all are.
 
-    Derived seeds skip the seeds of a benchmark's reference runs. A derived seed that became a reference run's seed
-    only after the set was made is also accepted.
+    Derived seeds skip the seeds of the benchmark's reference runs. A derived seed that became a reference run's seed
+    only after the set was made was not skipped then, so it is accepted, too.
     """
     reserved, counter = reserved_seeds(record.benchmark.name), count()
     for index, seed in enumerate(record.seeds):

@@ -47,14 +47,16 @@ def _tested(subject: SetSubject) -> str | None:
     applies=_tested,
 )
 def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
-    """The Olympic mean of the runs' epochs (dlrmv4: samples) to converge is not significantly below the mean of the
-    reference runs at this batch size (one-sided, 5 %). The arithmetic is that of the official tool, by which scores
-    are published. It differs from the rule's text in two points: the standard deviation is that of all reference runs
-    (the rule's example leaves out the fastest and slowest), and pruning skips the point after one that it removed
-    (mlcommons/logging#368). For own benchmarks a failed test is a warning, with the chance of a false alarm: the
-    share of sets drawn from the reference's own runs that fail. In Closed it is an error if the chance of converging
-    this fast by luck is below 1 in 10,000. The test uses epoch_num; if train_samples contradicts epoch_num (HP103), a
-    test by train_samples that fails is a warning."""
+    """The runs do not converge significantly faster than the reference: the Olympic mean of their epochs (dlrmv4:
+    samples) to converge is not significantly below the mean of the reference runs at this batch size (one-sided test,
+    5 %). The arithmetic is that of the official tool, by which scores are published. The tool differs from the text
+    of MLPerf's rules in two points. Its standard deviation includes all reference runs, while the text's example
+    leaves out the fastest and slowest. When it prunes reference points, it skips the point after one that it removed
+    (mlcommons/logging#368). For own benchmarks a failed test is a warning that states the chance of a false alarm:
+    the share of sets drawn from the reference's own runs that fail. In Closed a failed test is an error for them if
+    the chance of converging this fast by luck is below 1 in 10,000. Epochs are read from epoch_num. If train_samples
+    contradicts epoch_num (HP103), the test is repeated with epochs computed from train_samples, and a failure of this
+    second test is a warning."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit
@@ -92,9 +94,9 @@ def _is_open(subject: SetSubject) -> bool:
 
 
 def _mean_by_samples(subject: SetSubject) -> float | None:
-    """Return the Olympic mean of the set's epochs to converge. In a log whose train_samples contradicts its
-    epoch_num, epochs are computed from train_samples. None if no log has this contradiction, for logs of this
-    harness, and for unknown benchmarks."""
+    """Return the Olympic mean of the set's epochs to converge, with epochs computed from train_samples in each log
+    whose train_samples contradicts its epoch_num. Other logs count by epoch_num. Return None if no log has this
+    contradiction, for logs of this harness, and for unknown benchmarks."""
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None
@@ -154,11 +156,11 @@ def _scaling_file(subject: SetSubject) -> Path:
     applies=_has_factor,
 )
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
-    """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
-    reference points. The factor is compared and never used: dlrmbench scores from the logs alone. In round 3.0
-    reference points were added after results had been uploaded; there, a factor by the earlier points is only
-    reported (info). A factor below 1 is an error, since factors only make worse the score of a set that converged too
-    fast."""
+    """If scaling.json lies beside the logs, its normalisation factor equals the one that follows from the logs and
+    this round's reference points. dlrmbench scores from the logs alone and never uses the factor in the file. In
+    round 3.0 reference points were added after results had been uploaded, so a factor that follows from the earlier
+    points is only reported (info) in that round. A factor below 1 is an error: a factor corrects the score of a set
+    that converged too fast, so it can only make the score worse."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
     given = None if path.is_symlink() else decode(path, _Scaling)

@@ -35,12 +35,13 @@ _MAX_FOLDER = 1000
     applies=has_records,
 )
 def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
-    """The digest of the data that a run read (`read_data` in its run.json) equals the digest that the definition
-    states, or the log's digest if the definition states none. No file was changed between its opening and the
-    computing of the digest, by its size, mtime and ctime. Every rank's files were hashed, and all runs read the same
-    data. Two gaps are reported (info): no definition states a digest of MLPerf's own files, and of a dataset of more
-    than 16 GiB only sixteen blocks of 1 MiB of each file are hashed. A run without a digest is a warning: an earlier
-    version made it, or it was cut off after its run_stop."""
+    """Each run read the benchmark's data: the digest of the files that it read (`read_data` in its run.json) equals
+    the digest that the definition states. If the definition states none, it equals the digest in the log. The size,
+    mtime and ctime of each file show no change between its opening and the computing of the digest. Every rank's
+    files were hashed, and all runs read the same data. Two gaps of this proof are reported (info). First, no
+    definition states a digest of MLPerf's own files. Second, if a dataset has more than 16 GiB, only sixteen blocks
+    of 1 MiB of each file are hashed. A run without a digest is a warning: an earlier version made it, or it was cut
+    off after its run_stop."""
     root = subject.result_set.root
     assert root is not None
     unproven: list[RunLog] = []
@@ -155,10 +156,10 @@ def _is_own(subject: SetSubject) -> str | None:
     applies=_is_own,
 )
 def records_are_there(subject: SetSubject) -> Iterator[Problem]:
-    """A set of an own benchmark has extra/ beside its results, with the record of at least one run: without it RS116,
-    RS117 and RS118 have nothing to compare the logs with. A package of this harness keeps the records in
-    benchmarks/<benchmark>/<system>/; a submission tree of logs alone is reported, too. Records that exist for some
-    runs only are RS116's finding."""
+    """A set of an own benchmark has extra/ beside its results, with the record of at least one run. Without records,
+    RS116, RS117 and RS118 have nothing to compare the logs with. The harness packages the records in
+    benchmarks/<benchmark>/<system>/; a submission tree with logs alone is reported, too. If only some runs lack a
+    record, RS116 reports it instead."""
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")

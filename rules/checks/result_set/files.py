@@ -44,9 +44,9 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def only_logs(subject: SetSubject) -> Iterator[Problem]:
-    """A result directory holds result_<i>.txt, power/, scaling.json and package_checker_params. Outside of a tree
-    with directories for system and benchmark, only other text files are reported (info): they may be logs with
-    another name."""
+    """A result directory holds only result_<i>.txt, power/, scaling.json and package_checker_params. If the set is
+    not in a tree with directories for system and benchmark, other files are allowed; other text files are reported
+    (info), since they may be logs with a wrong name."""
     in_tree = subject.result_set.system is not None
     names = [
         name for name in subject.result_set.strays if name not in _BELONGING and (in_tree or name.endswith(_LOG_LIKE))
@@ -106,8 +106,8 @@ def _is_run_set(subject: SetSubject) -> str | None:
 )
 def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     """extra/definition.toml can be loaded. For a shipped benchmark it equals the shipped definition of the version
-    that the logs state, by which the set is judged in any case. A copy that is missing or cannot be loaded is a
-    warning."""
+    that the logs state. The set is judged by the shipped definition in any case, so a copy that is missing or cannot
+    be loaded is only a warning."""
     path = subject.result_set.definition_file
     if path is None:
         yield Problem("extra/definition.toml is missing", severity="warning")

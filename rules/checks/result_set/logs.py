@@ -79,9 +79,9 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
-    """The official package checker accepts exactly the benchmark's number of logs. A longer set of an own benchmark
-    is only reported (info): it is scored over its first runs by index, never over chosen ones; comparisons and
-    intervals use all of them."""
+    """A set has no more logs than the benchmark demands, since the official package checker accepts exactly this
+    number. For an own benchmark, a longer set is only reported (info), since it cannot be scored over chosen runs:
+    the score always takes the first runs by index. Comparisons and intervals use all runs."""
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     found, expected = plural(len(subject.logs), "run"), plural(needed, "run")
@@ -133,11 +133,11 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
     remedy="Keep results of different settings or systems in different directories.",
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
-    """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
-    all logs of a set. Status, and the implementation of matrix products, are equal too, but a difference there is
-    only a warning. Where the set's benchmark is known, a log of another benchmark is reported by ST110 instead.
-    Before round 3.0 train_samples may state the samples trained, which differ between runs of one dataset and grow
-    with the epochs of the last epoch_num; HP103 checks this."""
+    """All logs of a set state the same settings: benchmark, version, definition, dataset, division, organisation,
+    platform and every hyperparameter. A difference in the status or in the implementation of matrix products is only
+    a warning. If the set's benchmark is known, a log of another benchmark is reported by ST110 instead. Before round
+    3.0 train_samples may state the samples trained, so it may differ between runs of one dataset in proportion to the
+    epochs of the last epoch_num; HP103 checks this."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -243,9 +243,10 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def organization_matches(subject: SetSubject) -> Iterator[Problem]:
-    """submission_org is the name of the submitter's directory. Systems resold by others often keep the first vendor's
-    name; no official tool notices. Placeholders are ST113's finding; beside a placeholder for the platform, which
-    shows that the whole log is a vendor's template, a difference is only reported (info)."""
+    """submission_org is the name of the submitter's directory. It often is not when a company resells a system and
+    keeps the vendor's name in its logs; no official tool notices. A placeholder as submission_org is ST113's finding.
+    If the platform is a placeholder, the whole log is a vendor's template, and a difference is only reported
+    (info)."""
     folder = subject.result_set.organization
     if folder is None or subject.is_ours:
         return
@@ -270,12 +271,13 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def results_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two runs of a set have the same qualities, in all digits and in the same order. No two runs share two exact
-    qualities either; a quality counts here if it has more than six decimals and is not a count of evaluation samples
-    (as an accuracy is). Trainings with different seeds never agree like this: of 4,040 pairs of published runs of
-    rounds 3.0 to 5.1 no two distinct runs share two qualities. Runs with fewer than three evaluations are only
-    compared by shared qualities. In official logs, no two runs of at least four evaluations differ by less than 2e-5
-    at every evaluation: of 4,799 pairs of published runs, even the nearest differ by 4.9e-5 at one evaluation."""
+    """No two runs of a set agree in their qualities, which would show a copied log. Runs of at least three
+    evaluations agree if all their qualities are equal, in all digits and in the same order. Runs of any length agree
+    if they share two exact qualities. An exact quality has more than six decimals and is not a count of evaluation
+    samples (as an accuracy is). Trainings with different seeds do not agree like this: in 4,040 pairs of published
+    runs of rounds 3.0 to 5.1, no two distinct runs share two exact qualities. In official logs, runs of at least four
+    evaluations also agree if they differ by less than 2e-5 at every evaluation. In 4,799 pairs of published runs,
+    even the nearest two differ by 4.9e-5 at one evaluation."""
     by_qualities: dict[tuple[float, ...], RunResult] = {}
     by_quality: dict[float, RunResult] = {}
     before: list[RunResult] = []

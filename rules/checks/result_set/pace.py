@@ -26,9 +26,9 @@ def _published_form(subject: SetSubject) -> str | None:
     applies=_published_form,
 )
 def runs_are_alike_fast(subject: SetSubject) -> Iterator[Problem]:
-    """From round 3.0 on, the time per epoch of each run (time to train over epochs to converge) is at most 1.8 %
-    below the median of its set: on one system an epoch takes the same time in all runs, however many epochs a run
-    needs. More than 10 % below the median is a warning."""
+    """No run is much faster per epoch than the other runs of its set: from round 3.0 on, its time per epoch (time to
+    train over epochs to converge) is at most 1.8 % below the set's median. On one system an epoch takes the same time
+    in all runs, however many epochs a run needs. Only a time of more than 10 % below the median is a warning."""
     paces = [
         (run.time_to_train_s / run.epochs_to_converge, run)
         for run in subject.runs

@@ -48,9 +48,9 @@ def _of_a_pair(subject: SetSubject) -> str | None:
     applies=_of_a_pair,
 )
 def runs_alternate(subject: SetSubject) -> Iterator[Problem]:
-    """Where experiment.json states that two sets were measured alternately, run k of one set and run k of the other
-    are neighbours by their logs' stamps: they do not overlap, and no other run of the pair begins between them.
-    Comparisons use the stamps alone, whatever experiment.json states."""
+    """If experiment.json states that two sets (a pair) were measured alternately, the stamps of their logs confirm
+    it. Run k of one set and run k of the other do not overlap, and no other run of the pair begins between them.
+    Comparisons decide by the stamps alone, whatever experiment.json states."""
     side = _side(subject)
     assert side is not None
     root, group = side

@@ -1,7 +1,7 @@
 """Judge power measurements of a set: every node of every run is measured, once a second, over the whole timed part.
 
-The official PowerChecker compares only the names and the number of files; it crashes on names without a number,
-and the summarizer divides by zero where a measurement has no length.
+The official tools test less. The PowerChecker compares only the names and the number of files, and crashes on names
+without a number. The summarizer divides by zero if a measurement has no length.
 """
 
 from collections import Counter, defaultdict
@@ -128,10 +128,10 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
     remedy="Log power_measurement_start, then power_reading every second, then power_measurement_stop.",
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
-    """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
-    after the start; a switch's file has either these or interconnect_power_est. Where start and stop have the same
-    stamp, as in some published files, the official summarizer divides by zero. Records beside these that cannot be
-    read are a warning."""
+    """A node's power file has power_measurement_start, at least one power_reading, and power_measurement_stop, which
+    comes after the start. A switch's file has either these or interconnect_power_est. Start and stop have different
+    stamps: with equal ones, as in some published files, the official summarizer divides by zero. Further records that
+    cannot be read are a warning."""
     for _, file in _files(subject):
         if file.kind == "sw" and file.estimate_w is not None and not file.num_readings:
             continue
@@ -191,9 +191,9 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
     remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
 )
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
-    """A measurement begins no later than run_start and ends no earlier than run_stop, within a second. It may include
-    a little untimed work. If it does not cover the run, two clocks may differ, or it may be the measurement of
-    another run."""
+    """A power measurement covers the run: it begins no later than run_start and ends no earlier than run_stop, within
+    a second. It may include a little untimed work. A measurement that does not cover the run may be by another clock
+    than the log, or may be of another run."""
     for run, file in _measured(subject):
         late_s, early_s = _uncovered_s(run, file)
         if late_s > _SLACK_S:
@@ -283,9 +283,9 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two files of the set hold the same readings in the same order. Where readings have at least ten different
-    values, stamps do not matter; where they have fewer, two files are the same only if their stamps are the same,
-    too."""
+    """No two power files of the set hold the same readings in the same order. Readings with at least ten different
+    values do not repeat by chance, so such files are compared by the readings alone. Readings with fewer values may
+    repeat, so two files count as the same only if their stamps are equal, too."""
     seen: dict[int, PowerFile] = {}
     for _, file in _files(subject):
         if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:

@@ -51,10 +51,10 @@ def has_records(subject: SetSubject) -> str | None:
     applies=has_records,
 )
 def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
-    """Where an attempt's run.json is beside a log, both name the same run, seed, status, reason, cache clearing and
-    evaluations with their qualities; no block or evaluation takes less time by the log's stamps than was measured;
-    and the log has the SHA-256 recorded when it was closed. A record that cannot be read is a warning, as is a log
-    without a record in a set that has records."""
+    """If a log has the run.json of its attempt, the two agree. They name the same run, seed, status, reason, cache
+    clearing and evaluations with their qualities. By the log's stamps, each block and evaluation takes at least as
+    long as the record states. The log has the SHA-256 that was recorded when it was closed. A record that cannot be
+    read is a warning. In a set that has records, a log without a record is a warning, too."""
     root = subject.result_set.root
     assert root is not None
     places = [(log, record_of(subject, log)) for log in subject.logs]
@@ -130,9 +130,9 @@ def _is_in_tree(subject: SetSubject) -> str | None:
     applies=_is_in_tree,
 )
 def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
-    """Every attempt whose run.json has status success or not_converged became one result_<i>.txt of the set. An
-    interrupted or failed attempt counts as no run. A record that cannot be read is reported by RS116, if its log
-    exists."""
+    """Every completed attempt is in the set: each attempt whose run.json has status success or not_converged became
+    one result_<i>.txt. An interrupted or failed attempt counts as no run. If a record cannot be read and its log
+    exists, RS116 reports the record."""
     present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
     for folder in subject.files.run_folders.by_name.values():
         number, result = folder.number, f"result_{folder.number}.txt"

@@ -24,9 +24,9 @@ _SEEDS = 'training_rules.adoc, "Random numbers"'
     remedy="Run again with another seed; two runs of one seed are one sample of the convergence, not two.",
 )
 def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No seed occurs in two logs of a set. A repeated seed is only a warning in Open, where seeds are free, and
-    before round 4.1, when seeds were optional. In official logs it is also only a warning if different source lines
-    logged the two seeds (file and lineno in their metadata), since the rule forbids only the same line."""
+    """No seed occurs in two logs of a set. In official logs a repeated seed is only a warning in three cases: in
+    Open, where seeds are free; before round 4.1, when seeds were optional; and if the two records of the seed name
+    different source lines (file and lineno in their metadata), since the rule forbids only the same line."""
     holders: dict[float, list[LogLine]] = defaultdict(list)
     for log in subject.logs:
         found: dict[float, LogLine] = {}

@@ -110,10 +110,10 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
-    """Every field's value is a string; other_software_stack may be an object or a list. The official checker joins
-    seven fields (submitter, system_name, host_processor_model_name, host_processor_core_count,
-    accelerator_model_name, accelerators_per_node, framework) and crashes on anything but strings there: an error
-    in official sets."""
+    """Every field's value is a string; only other_software_stack may be an object or a list. Any other value is a
+    warning. In official sets it is an error in seven fields: submitter, system_name, host_processor_model_name,
+    host_processor_core_count, accelerator_model_name, accelerators_per_node and framework. The official checker joins
+    these fields and crashes on anything but strings."""
     for field in SYSTEM_FIELDS:
         value = subject.system_fields.get(field, "")
         allowed = (str, dict, list) if field == "other_software_stack" else (str,)
@@ -134,11 +134,12 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
     remedy=f"Write one of the phrases: {' | '.join(STATUSES)}.",
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
-    """From round 4.1 on, status is one of four phrases: available on-premise or in a cloud, RDI, preview. In round
-    4.0 any other is a warning, though the official checker rejects it: older words such as "onprem" were valid until
-    May 2024 (92c4281), and its change of September 2024, titled "update rule change to start at v4.1 instead of v4.0"
-    (191ed2c), left the condition at major version 4. Another spelling of a phrase is a warning. Own benchmarks may
-    leave the status empty."""
+    """From round 4.0 on, status is one of four phrases of the rules: available on-premise, available in a cloud, RDI,
+    preview. Another spelling of a phrase is a warning. Any other status is an error from round 4.1 on. In round 4.0
+    it is only a warning, though the official checker rejects it. Older words such as "onprem" were valid until May
+    2024 (92c4281), and the checker's change of September 2024 (191ed2c), titled "update rule change to start at v4.1
+    instead of v4.0", still tests from major version 4 on. For own benchmarks any other status, such as an empty one,
+    is only reported (info)."""
     if is_before(subject.round, "4.0"):
         return
     status = subject.system_fields.get("status")
@@ -200,9 +201,10 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
     reads=COUNTS,
 )
 def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
-    """number_of_nodes (at least 1), host_processors_per_node and accelerators_per_node are whole numbers (the
-    official summarizer multiplies them and crashes on anything else); so are the counts of cores and of virtual
-    processors, which may be empty. Own benchmarks may leave all of them empty: a warning."""
+    """The counts in a system description are whole numbers. number_of_nodes (at least 1), host_processors_per_node
+    and accelerators_per_node must be given: the official summarizer multiplies them and crashes on anything else. The
+    counts of cores and of virtual processors may be empty; any other wrong value there is a warning. In own
+    benchmarks a wrong value or an empty needed field is only a warning."""
     for field in COUNTS:
         value = subject.system_fields.get(field, "")
         number = as_count(value)
@@ -227,10 +229,11 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     reads=_MEANINGFUL,
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
-    """Fields for which the rules require a meaningful response are not empty. Fields of accelerators may be empty if
-    there are none. Of the counts of cores and of virtual processors one is enough; a preview needs neither. For
-    official benchmarks two fields outside of the 33 are required as well: system_type and host_network_card_count.
-    The official checker accepts empty fields, and published descriptions have many."""
+    """No field is empty for which MLPerf's rules require a meaningful response. Fields of accelerators may be empty
+    if the system has none. One of the two counts, of cores or of virtual processors, is enough; a preview needs
+    neither. For official benchmarks, system_type and host_network_card_count are required too, though they are not
+    among the 33 fields that the official checker tests. The official checker accepts empty fields, and published
+    descriptions have many."""
     fields = subject.system_fields
     has_none = as_count(fields.get("accelerators_per_node")) == 0
     needed = [field for field in _MEANINGFUL if not (has_none and field.startswith("accelerator_"))]

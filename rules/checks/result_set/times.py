@@ -1,8 +1,8 @@
-"""Judge the times at which a result set's runs began and ended: overlaps, and gaps with room for a run that is not
-shown.
+"""Judge the times at which a result set's runs began and ended: overlapping runs, and pauses long enough for a run
+that is not shown.
 
-MLPerf's rules allow both, and forbid choosing runs by their results; so the rules here only show what a reviewer may
-ask about.
+MLPerf's rules allow overlaps and pauses, but forbid choosing runs by their results. So the rules here only report
+what a reviewer may ask about.
 """
 
 from collections.abc import Iterator
@@ -70,9 +70,10 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     applies=_timed,
 )
 def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
-    """Between the end of the runs so far and the start of the next is less than twice the median time of a run. A
-    longer pause may hide a run that is not shown, or may just be a night. Runs of this harness may alternate with
-    runs of other sets, so for them the limit is higher by the median pause."""
+    """No pause between the runs of a set is long enough for another run: from the end of all runs so far to the start
+    of the next one, less than twice the median time of a run passes. A longer pause may hide a run that is not shown,
+    or may just be a night. This harness may alternate the runs of two sets, so for its sets the median pause is added
+    to the median time."""
     spans = _spans(subject)
     usual_ms = median(stop_ms - start_ms for start_ms, stop_ms, _ in spans)
     if subject.is_ours:

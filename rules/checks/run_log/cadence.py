@@ -61,12 +61,13 @@ def _closed_of_others(subject: LogSubject) -> str | None:
     applies=_closed_of_others,
 )
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
-    """The frequency of evaluation is fixed in Closed: fewer evaluations save time and hide at which point the target
-    was met, more of them find it earlier. Intervals may differ by 2 steps, depending on how implementations count; up
-    to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 any difference is only a
-    warning if every epoch_num is whole: those logs count evaluations. From round 3.0 on, evaluations that repeat an
-    epoch_num or samples_count are misplaced if they come more than a tenth of the run later; within that time,
-    another rank may have logged the same evaluation."""
+    """In Closed a model is evaluated at fixed intervals. Less frequent evaluations save time and hide at which point
+    the target was met; more frequent ones find that point earlier. An interval may differ from the fixed one by 2
+    steps, since implementations count differently. A difference of up to 2 % is a warning, a larger one an error. The
+    last interval of an epoch may be shorter. Before round 3.0 any difference is only a warning if every epoch_num is
+    whole, since those logs count evaluations, not epochs. From round 3.0 on, evaluations that repeat an earlier one's
+    epoch_num or samples_count are an error if they come later than it by more than a tenth of the run. Sooner, they
+    may be the same evaluation, logged by another rank."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = (
@@ -136,10 +137,10 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     reads=(*_OF_PROGRESS, keys.BLOCK_START),
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
-    """Epochs, blocks and evaluations state epoch_num or samples_count. eval_accuracy states the key that the
-    benchmark's reference convergence points use: samples_count for dlrmv4, epoch_num for all others. Only numbers
-    count. In official logs samples_count is accepted from round 4.0 on (3.1 used step_num); in epoch_start and
-    epoch_stop it is accepted from round 5.0 on."""
+    """Records of epochs, blocks and evaluations state how far training has come, as epoch_num or samples_count.
+    eval_accuracy states the one that the benchmark's reference convergence points use: samples_count for dlrmv4,
+    epoch_num for all others. The value is a number. In official logs samples_count is accepted from round 4.0 on
+    (round 3.1 used step_num). In epoch_start and epoch_stop it is accepted from round 5.0 on."""
     allowed = _progress_of(subject)
     for key in _OF_PROGRESS:
         wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))
@@ -198,9 +199,9 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
-    """Between run_start and run_stop a block is trained, its throughput logged, the model evaluated, and so on. Only
-    an aborted run may end in the middle: after a block that it could not finish, or an evaluation without a
-    quality."""
+    """Between run_start and run_stop the same steps repeat in order: a block is trained, its throughput is logged,
+    the model is evaluated. Only an aborted run may end in the middle, after a block that it could not finish or an
+    evaluation without a quality."""
     lines = subject.log.lines
     names = [line.key for line in lines]
     if keys.RUN_START not in names or keys.RUN_STOP not in names:
@@ -238,10 +239,10 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
-    """Block number i covers exactly samples i*n to (i+1)*n, n = global_batch_size * FLOOR(train_samples /
-    (global_batch_size * evaluations per epoch)); where the definition pins the first evaluation, the first block
-    lasts until then. Evaluations and run_stop are at the end of a block. Only an aborted run's last block may be
-    shorter."""
+    """Blocks cover the samples without gap or overlap: block number i, counted from 0, covers exactly samples i*n to
+    (i+1)*n. n is global_batch_size * FLOOR(train_samples / (global_batch_size * evaluations per epoch)). If the
+    definition fixes the place of the first evaluation, the first block lasts until that place. Evaluations and
+    run_stop are at the end of a block. Only an aborted run's last block may be shorter."""
     benchmark, log = subject.benchmark, subject.log
     samples, batch = as_whole(log.value(keys.TRAIN_SAMPLES)), as_whole(log.value(keys.GLOBAL_BATCH_SIZE))
     stop = log.last(keys.RUN_STOP)
@@ -308,9 +309,9 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
     applies=applies_to_ours,
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """tracked_stats gives a positive throughput in samples/s. The block's samples divided by this throughput give a
-    time that was measured between the block's stamps: at most the time between them, and at least half of it (within
-    30 ms)."""
+    """The throughput in tracked_stats fits the block's time stamps. It is a positive number in samples/s. The number
+    of samples in the block, divided by the throughput, is the time that the block took. This time is at most the time
+    between the block's stamps and at least half of it, within 30 ms."""
     start = stop = None
     for line in subject.log.lines:
         if (key := line.key) not in _IN_CYCLE:
@@ -355,10 +356,10 @@ def _has_grid(subject: LogSubject) -> str | None:
     applies=_has_grid,
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
-    """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
-    evaluations per epoch)) batches. The first evaluation in the log is at the first multiple that is not before the
-    earliest convergence of the reference runs at this batch size. Evaluating elsewhere would find the target earlier
-    or later than the reference could."""
+    """Evaluations are at the places that the rules fix: samples_count of every eval_accuracy is a multiple of the
+    interval, which is CEIL(train_samples / (global_batch_size * evaluations per epoch)) batches. The first evaluation
+    is at the first multiple that is not before the earliest convergence of the reference runs at this batch size.
+    Evaluations at other places would find the target earlier or later than the reference could."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = benchmark.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))

@@ -59,8 +59,8 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
 )
 def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 have the definition's
-    values. With another version, target, metric or dataset the training problem is another; results of different
-    problems are never compared."""
+    values. If one of them differs, the log's training problem is another one, and results of different problems are
+    never compared."""
     benchmark, log = subject.benchmark, subject.log
     if benchmark is None:
         return

@@ -31,9 +31,10 @@ def _binds(subject: LogSubject) -> str | None:
     applies=_binds,
 )
 def allowed_values(subject: LogSubject) -> Iterator[Problem]:
-    """Every key of the definition's [closed] section has an allowed value, in every record of that key. A number in
-    quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that depends
-    on another key is logged below that key, since the official checker reads a log from top to bottom."""
+    """Every key of the definition's [closed] section has an allowed value, in every record of that key. A boolean, or
+    a number in quotes, does not count as a number. Logs of the Open division are bound only by a section [open], if
+    the definition has one. If the allowed values of a key depend on another key, the other key is logged first, since
+    the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
     log, division = subject.log, subject.division.capitalize()
     for key, general in subject.allowed.items():
@@ -86,11 +87,11 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
-    """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
-    train_samples. Before round 3.0 they may state the samples trained instead: the dataset's size times the epochs of
-    the last epoch_num; another ratio is a warning. A value that the division fixes (eval_samples of dlrm_dcnv2) is
-    judged by HP101 instead. The official checker ignores all other values; for them a difference of up to 1 % is a
-    warning."""
+    """train_samples and eval_samples have the definition's values. In official logs train_samples may leave out the
+    last partial batch. Before round 3.0 train_samples may state the samples trained instead: the dataset's size times
+    the epochs of the last epoch_num. Any other value of it is a warning then. A value that the division fixes, such
+    as eval_samples of dlrm_dcnv2, is judged by HP101 instead. The official checker ignores the values that the
+    division does not fix, so for them a difference of up to 1 % is a warning."""
     benchmark = subject.benchmark
     assert benchmark is not None
     may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
@@ -120,10 +121,11 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Yield a problem where train_samples differs both from the dataset's size and from the samples trained according
-    to the last evaluation's epoch_num. Without an epoch_num, or where train_samples is within 1 % of the dataset's
-    size, the dataset's size is expected. The log does not show which of two contradicting numbers, train_samples or
-    epoch_num, is wrong; the batch size that would explain both often does."""
+    """Yield a problem if train_samples equals neither the dataset's size nor the samples trained according to the
+    last evaluation's epoch_num. If the log has no epoch_num, or train_samples is within 1 % of the dataset's size,
+    the problem states the dataset's size as expected. Otherwise train_samples contradicts epoch_num, and the log does
+    not show which of the two is wrong. Then the problem also states the batch size, if there is one, that would
+    explain both numbers."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
@@ -163,11 +165,11 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size that would explain two contradicting numbers of samples in a log, `number` and `trained`.
-    At the log's batch size `batch`, some number of steps makes `number` samples; at the returned batch size, as many
-    steps make `trained` samples. None if the two numbers differ by more than a factor of 10, or for fewer than two
-    steps. Some logs count the last step and others do not: of both counts of steps, the one that gives the rounder
-    batch size is taken."""
+    """Return the batch size that would explain two contradicting numbers of samples in a log, `number` and `trained`;
+    None if there is none. At the log's batch size `batch`, some number of steps makes `number` samples. At the
+    returned batch size, as many steps make `trained` samples. Some logs count the last step and others do not, so two
+    numbers of steps are tried, and the rounder of the two batch sizes is returned. None is returned if `number` and
+    `trained` differ by more than a factor of 10, or for fewer than two steps."""
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None

@@ -52,9 +52,9 @@ _rule_of_closed = partial(
     reads=(keys.TRACKED_STATS, *_RUN, keys.SUBMISSION_BENCHMARK),
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, HugeCTR logs the throughput of the whole run in tracked_stats below run_stop. Where a log
-    has it, throughput times run_stop - run_start is the number of samples trained, within 2 %. That number is the
-    dataset's size times the epochs of the last epoch_num."""
+    """If a log states the throughput of the whole run, the throughput times the run's time (run_stop - run_start) is
+    the number of samples trained, within 2 %. From round 3.0 on, HugeCTR logs this throughput in tracked_stats below
+    run_stop. The number of samples trained is the dataset's size times the epochs of the last epoch_num."""
     log, benchmark = subject.log, subject.benchmark
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if benchmark is None or start is None or stop is None:

@@ -178,10 +178,10 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
-    """The first evaluation that meets the target is the last: later training does not belong to the result. The rules
-    allow stopping there and do not demand it, so in official logs a later evaluation is a warning. In official logs
-    of the Open division it is only reported (info), if the target binds that division at all. Evaluations of several
-    ranks with one epoch_num are one evaluation."""
+    """The first evaluation that meets the target is the last: later training does not belong to the result. MLPerf's
+    rules allow a run to stop at this evaluation but do not demand it, so in official logs a later evaluation is only
+    a warning. In official logs of the Open division it is only reported (info), and it is no finding if the target
+    does not bind that division. Evaluations of several ranks with one epoch_num count as one evaluation."""
     target = _target(subject)
     if target is None:
         return
@@ -207,9 +207,10 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
-    """No evaluation is beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
-    round 3.0, where logs count epochs in several ways, it is only a warning. It is no finding at all if every
-    epoch_num in such a log is whole: those logs count evaluations."""
+    """No evaluation is beyond the benchmark's maximum number of epochs. The rule holds in Closed and in own
+    benchmarks. Before round 3.0 an evaluation beyond the maximum is only a warning, since logs count epochs in
+    several ways. It is no finding if every epoch_num of such a log is whole, since those logs count evaluations, not
+    epochs."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))

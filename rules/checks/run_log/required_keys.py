@@ -1,7 +1,7 @@
-"""List the mllog keys that a log must hold, with their number and the type of their value.
+"""List the mllog keys that a log must hold: how often each must occur, and the type of its value.
 
-Official keys are those of the compliance checker's YAML of each round (mlperf_logging
-compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own keys are this harness's.
+Official keys are those that the compliance checker's YAML files of each round require (mlperf_logging
+compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml). Own keys are this harness's.
 """
 
 import re
@@ -206,9 +206,9 @@ _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
     """Return the mllog keys, run_stop among them, that a log lacks because its run crashed; none if it did not crash.
 
-    A run crashed if its log has init_start, no run_stop and no evaluation that met the target. Only keys of phases
-    after the last one logged count as lost in the crash; settings, and keys of earlier phases, count as missing. In
-    logs of this harness no keys count as lost, since an interrupted run is no result there.
+    A run crashed if its log has init_start, no run_stop and no evaluation that met the target. A key is lost in the
+    crash if it belongs to a phase after the last phase in the log. Settings, and keys of earlier phases, are not lost
+    but missing. In logs of this harness no key counts as lost, since an interrupted run is no result there.
     """
     log, benchmark = subject.log, subject.benchmark
     if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP) or not log.all(keys.INIT_START):

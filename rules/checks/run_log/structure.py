@@ -136,9 +136,11 @@ def _meant_key(key: str) -> str | None:
     remedy="Write logs with mllog, which always gives value, event_type and metadata.",
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
-    """A record without value or metadata crashes the official checker instead of being reported. In official logs a
-    record without an event type, which no tool reads, is a warning, and so is one without metadata before round 2.0;
-    metadata or an event type of another JSON type is a warning where a rule reads it, else only reported (info)."""
+    """Every record has a value, metadata and an event type, the last two of the right JSON type. In logs of this
+    harness every defect is an error. In official logs a record without value or metadata is an error, since it
+    crashes the official checker, which then reports nothing. A missing event type is only a warning, since no tool
+    reads it. Missing metadata is only a warning before round 2.0. Metadata or an event type of another JSON type is a
+    warning if a rule reads it, else only reported (info)."""
     optional = subject.optional_parts
     for line in subject.log.lines:
         for problem in line.problems:
@@ -159,11 +161,11 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
-    """Every required key occurs; those required once occur once. A key that is repeated with the same value is a
-    warning as in the official checker. A repetition with another value is an error, and so is a second run_start or
-    run_stop with another time or status: the result would depend on which one counts. Where a second run begins, as
-    after a relaunch that wrote into the same log, only that is reported. Keys that a crashed run lost are reported by
-    ST116."""
+    """Every required key occurs, and those required once occur once. A key that is repeated with the same value is a
+    warning, as in the official checker. A key that is repeated with another value is an error, since the result would
+    depend on which value counts. For the same reason a second run_start or run_stop with another time or status is an
+    error. If a second run begins in the log, as after a relaunch that wrote into the same file, only that is
+    reported. Keys that a crashed run lost are reported by ST116."""
     again = _second_run(subject.log)
     unread = {key for point in subject.log.unparsed for key in _named_keys(point) or ()}
     if again is not None:
@@ -236,9 +238,9 @@ def _says(line: LogLine) -> str:
     remedy="Log the value itself, as the type named here.",
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
-    """The value of every required key is of its type; neither a boolean nor a number in quotes is a number. Where the
-    division fixes the value itself, HP101 reports a wrong type instead. A seed of official logs that Python's int()
-    converts, such as one in quotes, is acceptable by the rules: a warning."""
+    """The value of every required key has the key's type. A boolean, or a number in quotes, does not count as a
+    number. If the division fixes a key's value, HP101 reports a wrong type instead. In official logs a seed that
+    Python's int() converts, such as one in quotes, is only a warning, since MLPerf's rules accept it."""
     for key, kind in kinds_of(subject).items():
         holds = kind.holds
         for line in subject.log.all(key):
@@ -288,9 +290,9 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     reads=(*_BOUNDS, keys.BLOCK_START),
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """init_start, init_stop, run_start and run_stop come in this order, in the file and by time. Clocks of several
-    nodes differ, so in official logs a difference of up to a second is only a warning. No block of an official log
-    begins above run_start (in logs of this harness CA103 reports it)."""
+    """init_start, init_stop, run_start and run_stop come in this order, in the file and by time. In official logs
+    times in the wrong order by up to a second are only a warning, since the clocks of several nodes differ. No block
+    of an official log begins above run_start. In logs of this harness CA103 reports such a block."""
     log = subject.log
     start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
     if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):
@@ -430,9 +432,10 @@ def _of_others(subject: LogSubject) -> str | None:
     applies=_of_others,
 )
 def run_ended(subject: LogSubject) -> Iterator[Problem]:
-    """The log of a run that crashed ends without run_stop, before the target is met. It is rejected by itself. A set
-    may hold one such run: it counts as infinitely slow and is dropped as the slowest. A log that met its target, or
-    that lacks settings or a record of an earlier phase, did not crash but is damaged: ST104 reports it."""
+    """The log of a run that crashed ends without run_stop, before the target is met. Judged alone, such a log is
+    rejected. A set may hold one: the run counts as infinitely slow, and scoring drops it as the slowest. If a log
+    without run_stop met its target, or lacks settings or a record of an earlier phase, its run did not crash: the log
+    is damaged, and ST104 reports it."""
     if lost_in_crash(subject):
         yield Problem(
             "the log ends before its run does, as after a crash",

@@ -33,11 +33,12 @@ _METHOD_CHARS = 240
     requires={"ST101"},
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """Each record's time_ms is at least that of the record before. In logs that are not this harness's, nodes with
-    clocks of their own write into one file, so a step back between two ranks is only reported (info). A step back of
-    one rank by more than a second is a warning there, a smaller one is only reported (info). Before round 3.0 the
-    warning applies only from run_start to run_stop, since formatters of that time sorted the lines before and after.
-    cache_clear may be anywhere in such logs: TI104 judges its stamp."""
+    """Time stamps do not go back: each record's time_ms is at least that of the record before. In official logs
+    several nodes, each with its own clock, write into one file. So there a step back from one rank's record to
+    another rank's is only reported (info). A step back between records of one rank is a warning if it is more than a
+    second, else only reported (info). Before round 3.0 it is a warning only from run_start to run_stop, since
+    formatters of that time sorted the lines outside of the run. cache_clear may be anywhere in official logs: TI104
+    judges its stamp."""
     lines = subject.log.lines
     if subject.is_ours:
         for before, line in pairwise(lines):
@@ -92,11 +93,11 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
     reads=(keys.INIT_START, keys.INIT_STOP, keys.RUN_START),
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
-    """The time between init_start and init_stop is not part of the result, so its length is limited: 30 minutes in
-    Closed (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
-    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows the
-    division. Time between init_stop and run_start is not part of the result either: it counts towards the limit, and
-    more than 1 s is a warning."""
+    """Initialisation (from init_start to init_stop) takes less than 30 minutes in Closed (20 in round 0.7), and less
+    than 4 hours in Open (from round 2.0 on). It is limited since it is not part of the measured time. From round 2.0
+    on the log must name its division before init_stop: the official checker reads from top to bottom, and allows no
+    time before it knows the division. Time between init_stop and run_start is not measured either, so it counts
+    towards the limit, and more than 1 s of it is a warning."""
     starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
     if not starts or stop is None:
         return
@@ -203,11 +204,12 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     reads=(keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY),
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
-    """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count.
-    In official logs an evaluation that was merely logged after run_stop is a warning, unless only it met the target.
-    An evaluation before run_start shows training outside of the timed run. It is before run_start by its stamp or,
-    from round 3.0 on, by its place among the records of the same rank. In rounds 0.7 to 1.0 an evaluation that stands
-    above run_stop in the file and is stamped at most 10 ms after it counts, and is reported (info)."""
+    """Every eval_accuracy is between run_start and run_stop, by its time stamp and by its place in the file. An
+    evaluation elsewhere cannot meet the target. In official logs an evaluation after run_stop is only a warning,
+    unless no other evaluation met the target. An evaluation before run_start is an error, since it shows training
+    outside of the timed run. It is before run_start by its stamp or, from round 3.0 on, by its place among the
+    records of the same rank. In rounds 0.7 to 1.0 an evaluation above run_stop in the file counts as inside of the
+    run if its stamp is at most 10 ms after run_stop; this is reported (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
@@ -304,11 +306,11 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
-    """No record is stamped before MLPerf began (2018) or after 2100: such a clock was not set. In official logs it is
-    a warning, but an error if the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds make the
-    result a thousandth of the true time. It stays a warning before round 2.0, whose checkers read only the stamps of
-    run_start and run_stop. It also stays a warning before init_start and after run_stop, and a stamp of 0 there is
-    only reported (info)."""
+    """No record is stamped before MLPerf began (2018) or after 2100: the clock of such a record was not set. In
+    official logs such a stamp is a warning, but an error if it cannot be milliseconds (before 2001), since seconds
+    taken for milliseconds make the result a thousandth of the true time. Even such a stamp is only a warning before
+    round 2.0, whose checkers read only the stamps of run_start and run_stop. It is also only a warning above
+    init_start or below run_stop; a stamp of 0 there is only reported (info)."""
     for line in subject.log.lines:
         if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(

@@ -1,9 +1,9 @@
 """Judge the tree of an organisation's submission: names, layout, links, sizes, and whether it holds code for the
 results.
 
-In published rounds, accepted submissions hold trees below benchmarks/ that differ from what the text of MLPerf's
-rules demands. So a defect below systems/ and results/, which the official tools read, is an error; elsewhere a
-warning.
+A defect below systems/ or results/, which the official tools read, is an error. A defect elsewhere is a warning:
+published rounds hold accepted submissions whose trees below benchmarks/ differ from what the text of MLPerf's rules
+demands.
 """
 
 import re
@@ -53,9 +53,9 @@ def _has_code(subject: SubmissionSubject) -> str | None:
     remedy="Lay the submission out as <org>/systems, <org>/benchmarks, <org>/results.",
 )
 def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
-    """systems/, results/ and benchmarks/ are in the organisation's directory. Without systems/ or results/ the
-    official tools do not take it for a submission: an error. Without benchmarks/ there is no code. The official tools
-    do not notice that, and the tree may only be an excerpt: a warning."""
+    """systems/, results/ and benchmarks/ are in the organisation's directory. A missing systems/ or results/ is an
+    error, since the official tools then do not take the directory for a submission. A missing benchmarks/ (the code)
+    is only a warning: the official tools do not notice it, and the tree may be an excerpt of the submission."""
     folders = {entry.path for entry in subject.submission.below() if entry.kind == "folder"}
     for name in (SYSTEMS, RESULTS, BENCHMARKS):
         if name not in folders:
@@ -229,9 +229,10 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Replace the link by what it should lead to.",
 )
 def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No link is broken and none leads out of the submission; dlrmbench follows neither kind. (The official tool
-    looks for a relative link's target below its own working directory, so it takes intact links for broken ones.) In
-    systems/ and results/ it is an error; elsewhere, where no official tool reads, it is a warning."""
+    """No link in a submission is broken, and none leads out of it; dlrmbench follows neither kind. In systems/ and
+    results/ such a link is an error; elsewhere, where no official tool reads, it is a warning. The official tool
+    looks for a relative link's target below its own working directory, so it also reports intact links as broken;
+    this rule does not."""
     for entry in subject.submission.entries:
         if entry.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}

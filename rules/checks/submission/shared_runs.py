@@ -26,9 +26,9 @@ _Place = tuple[RunResult, JudgedSet]
 """Place where a run was found: the run's result, and the judged result set that holds it."""
 _FEWEST_SHARED = 2
 _NEAR = 5e-6
-"""Difference of qualities, at every evaluation, below which runs of different result sets count as copies. The
-nearest published runs within one set are 4.9e-5 apart. Different sets have a hundred times as many pairs of runs, so
-only a tenth of that distance is too near to be chance."""
+"""Difference of qualities below which runs of two result sets count as copies, if it holds at every evaluation. It is
+about a tenth of 4.9e-5, the distance of the nearest published runs within one set. It must be smaller than that:
+there are a hundred times as many pairs of runs from different sets, so some are nearer by chance."""
 
 _MOST_NEAR = 100
 """Maximum number of runs with about the same first quality that are kept for comparison with later runs, so that a
@@ -128,13 +128,13 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
     remedy="Measure each system by runs of its own.",
 )
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. If both systems
-    are described with the same hardware (as when the same runs are reported with two ways of measuring power), a
-    shared run is a warning. In official logs a run is also recognised by its qualities alone, whatever its stamps:
-    all qualities are equal, and at least two of them have more than six decimals. From round 3.0 on, two runs that
-    share just two qualities of more than six decimals are a warning. So are two runs of at least four evaluations
-    whose qualities are all within 5e-6. Of published runs of different sets, 117 pairs share one quality, and only
-    copies share two."""
+    """No run is in two sets of the submission. Two logs are of the same run if they have the same bytes, or the same
+    run_start and qualities. In official logs they are also of the same run, whatever their stamps, if all qualities
+    are equal and at least two of them have more than six decimals. A shared run is an error. It is only a warning if
+    both systems are described with the same hardware, as when one set of runs is reported with two ways of measuring
+    power. From round 3.0 on, two runs are also a warning if they share just two qualities of more than six decimals,
+    or if they have at least four evaluations and their qualities differ by less than 5e-6 at each. Among published
+    runs of different sets, 117 pairs share one quality, and only copies share two."""
     for twin in _twins(subject.sets):
         is_allowed = _same_hardware(twin.judged, twin.other_set)
         yield _problem(twin, subject.submission.folder, "warning" if is_allowed else None)
