@@ -1,10 +1,13 @@
 """Registry of models and of implementations of their training, by name. Optional packages are imported when needed.
 
-Other packages add models and implementations by entry points, which are read only for names that dlrmbench lacks: a
-`ModelSpec` in the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
-MODEL.IMPLEMENTATION. Both may also be objects in a file, `path/file.py:object`: a `ModelSpec`; an `Implementation`,
-or a function or class that makes a workload of a specification and a world. The file is pinned by its digest before
-it is used, and may import only installed packages.
+Other packages add models and implementations by entry points, which are read only for names that dlrmbench lacks. A
+model is a `ModelSpec` in the group `dlrmbench.models`; the entry point's name is the model's. An implementation is an
+`Implementation` in the group `dlrmbench.implementations`; the entry point's name is MODEL.IMPLEMENTATION.
+
+A user may also name an object in a file, `path/file.py:object`. For a model the object is a `ModelSpec`. For an
+implementation it is an `Implementation`, or a function or class that makes a workload from a specification and a
+world (the run's processes). The file's digest is fixed before the file is used. The file may import only installed
+packages.
 """
 
 import hashlib
@@ -245,9 +248,10 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 
 
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
-    """Build the model that answers queries (batches to score), with `weights` or those that the seed draws.
+    """Build the model that answers queries (batches to score), with `weights`; if they are None, with initial weights
+    drawn with the seed.
 
-    Raises ConfigError if the model cannot answer queries with the settings of [runtime], or the weights are of
+    Raises ConfigError if the model cannot answer queries with the settings of [runtime], or if the weights are of
     another model.
     """
     refuse_impossible_serving(model, spec.runtime)

@@ -102,10 +102,11 @@ class FusedTablesOptimizer:
 
 
 class TouchedRowsAdagrad(SparseAdagrad):
-    """Variant of SparseAdagrad for tables with dense gradients, such as tables on every rank, whose gradients are
-    averaged.
+    """Variant of SparseAdagrad for tables with dense gradients: tables that every rank holds have such gradients,
+    since the ranks' gradients are averaged.
 
-    All rows of a small table are updated, since listing the touched rows would make the host wait for a GPU.
+    In a large table only the touched rows are updated. In a small table all rows are updated, since listing the
+    touched rows would make the host wait for a GPU.
     """
 
     update_rule = SparseAdagrad.update_rule

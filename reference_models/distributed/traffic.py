@@ -1,8 +1,8 @@
 """Traffic between ranks: bytes and seconds of a training step's collective calls, by content, and the links'
 bandwidth.
 
-Bytes are those that a rank sends to others, computed from the tensors of each call by the algorithm's formula;
-overhead of TCP or RDMA is not counted.
+Bytes are those that a rank sends to others. They are computed from each call's tensors by the formula of the
+collective algorithm. Overhead of TCP or RDMA is not counted.
 """
 
 import statistics
@@ -100,11 +100,12 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that, while active, adds up bytes and seconds of collective calls, waiting for each call to end.
 
     NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device is
-    synchronised before each time stamp, and work before a call is not counted as the call's.
+    synchronised before each time stamp. Work queued before a call is therefore not counted as the call's time.
 
-    The content of a call follows from its operator and the type of its tensors. Averages are of dense gradients. Only
-    evaluation gathers tensors to one rank. Whole numbers are ids in the forward pass, and parts of sparse gradients
-    in the backward pass; the context manager `during` says which pass runs.
+    The content of a call follows from its operator and the type of its tensors. An all-reduce that averages carries
+    dense gradients. A gather to one rank carries results of an evaluation. A call with whole numbers carries ids in
+    the forward pass, and parts of sparse gradients in the backward pass. The context manager `during` says which pass
+    runs.
     """
 
     def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
@@ -213,8 +214,8 @@ def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
 def computing_s(times: TrafficTimes) -> float | None:
     """Return the seconds of a training step that are not spent in collective calls, 0 or more.
 
-    Returns None if the calls, timed without overlap, take longer than the step: calls that overlap with computing are
-    most of the step, or the machine is noisy.
+    The calls are timed without overlap; in the step, calls may overlap with computing. Returns None if the calls take
+    longer than the step, since then the difference says nothing about computing.
     """
     left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
     return left_s if left_s >= 0.0 else None
@@ -231,9 +232,9 @@ def gather_traffic(
 ) -> Traffic:
     """Return the traffic of all ranks, on every rank: bytes per step and evaluation, by content, and a step's times.
 
-    `steps` is the counter that counted one training step per round. `evaluation` is the counter of one evaluation;
-    without it the bytes of an evaluation are None. The time of a kind of call is the mean of the ranks' medians. Each
-    call is waited for as soon as it is made, so that its time includes waiting for slower ranks, and no call overlaps
+    `steps` is the counter that counted one training step per round. `evaluation` is the counter of one evaluation; if
+    it is None, so are the bytes of an evaluation. The time of a kind of call is the mean of the ranks' medians. Each
+    call was waited for as soon as it was made. So its time includes waiting for slower ranks, and no call overlapped
     with computing. `placement` is copied to the result.
     """
     here: dict[str, Any] = {

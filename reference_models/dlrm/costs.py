@@ -24,10 +24,9 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
     """Return the declaration of a training step of DLRM (layers, lookups, other work), from which its costs follow.
-    With the interaction `dot`, all F x F dot products of the F vectors are counted, although only the pairs below the
-    diagonal are used.
 
-    The bottom MLP's input needs no gradient.
+    With the interaction `dot`, all F x F dot products of the F vectors are counted, although only the pairs below the
+    diagonal are used. No gradient of the bottom MLP's input is counted, since training does not need it.
     """
     bottom, top = _mlps(model, data)
     f, wide, low = 1 + data.num_sparse, top[0], model.dcn_low_rank_dim
@@ -136,10 +135,10 @@ def graph_step_bytes(
 ) -> int:
     """Estimate the bytes that the optimized training step takes on a GPU, without weights and optimizer state.
 
-    The peak is in the interaction's backward pass (saved tensors, gradients of input and output), or with many
-    lookups in the update of the tables. In bf16 these tensors have two bytes a number. Without Triton's kernels the
-    update makes a gradient for each lookup. The estimate is within a tenth of the bytes counted by running the step
-    on torch's fake tensors, which have shapes and no memory.
+    The estimate is the step's peak. It is reached in the interaction's backward pass (saved tensors, gradients of
+    input and output) or, with many lookups, in the update of the tables. In bf16 these tensors take two bytes a
+    number. Without Triton's kernels the update also holds a gradient for each lookup. The estimate differs by at most
+    a tenth from the bytes counted when the step runs on torch's fake tensors, which have shapes and no memory.
     """
     lookups, features = data.num_lookups, (1 + data.num_sparse) * model.embedding_dim
     item = HALF_BYTES if precision == "bf16" else FLOAT_BYTES

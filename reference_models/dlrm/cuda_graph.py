@@ -104,10 +104,11 @@ class CUDAGraphStep:
             self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a batch in page-locked or GPU memory; return a copy of the loss. Waits until the buffers that this
-        step uses are free: the step before the last one used them.
+        """Train on a batch in page-locked or GPU memory; return a copy of the loss.
 
-        Without this wait a fast reader would fill memory with unused batches.
+        Two sets of buffers are used in turn, so a step first waits for the end of the step before the last one, which
+        used the same buffers. Without this wait the host would run ahead of the GPU, and a fast reader would fill
+        memory with unused batches.
         """
         slot = (self._phased if self.times_phases else self._slots)[self._num_runs % NUM_SLOTS]
         self._num_runs += 1
@@ -172,11 +173,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
     """Workload that trains a DLRM by replaying a CUDA graph; warm-up steps run without a graph, on a stream of their
     own.
 
-    Under `runtime.graph=off` no step is captured: operators are launched one by one, and the phases are those of
-    DLRM's other implementations.
-
-    Otherwise the phases are DATA, in which the device waits for its batch, and REPLAY, whose parts are timed by
-    events inside the graph: see `take_replayed`.
+    With a graph, a step has two phases. In DATA the device waits for its batch. REPLAY is the graph; its parts are
+    timed by events inside the graph (see `take_replayed`). Under `runtime.graph=off` no step is captured: operators
+    are launched one by one, and a step has the phases of DLRM's other implementations.
     """
 
     def build(self) -> None:

@@ -49,12 +49,13 @@ class FusedDLRM(DLRM):
         matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
     ) -> None:
-        """Lay out the weights and states of `optimizers` (the tables' optimizer, the dense weights') for the
-        hand-written passes; the modules of the model then hold views of these weights.
+        """Lay out the model's weights and optimizer states for the hand-written passes; the modules of the model then
+        hold views of these weights.
 
-        `matmuls` says how matrix products, and the work around them, are computed; by default in the weights' type
-        and by torch's operators. `row_type` is the integer type of row numbers; by default it follows from the
-        tables' size, but a copy of the model for warm-up, whose tables are small, gets the type of the full tables.
+        `optimizers` are two: the tables' optimizer and the dense weights' optimizer. `matmuls` says how matrix
+        products, and the work around them, are computed; by default in the weights' type and by torch's operators.
+        `row_type` is the integer type of row numbers; by default it follows from the tables' size. It is given for
+        the small copy of the model that is used for warm-up, which must have the full tables' type.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers

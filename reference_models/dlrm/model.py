@@ -29,10 +29,10 @@ INITS: dict[str, InitLinear] = {"dlrm": init_linear_dlrm, "torchrec": init_linea
 class DLRM(nn.Module):
     """Click model: an embedding table per sparse feature, a bottom MLP, an interaction, and a top MLP to the logit.
 
-    Built on torch's default device from its global generator. Initial distributions are those of the project that
-    `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
-    for `dcn`. `tables` has the tensors in which the embeddings' weights are stored; by default each table has its own
-    tensor.
+    Weights are made on torch's default device and drawn from torch's global generator. `config.init` names the
+    project whose initial distributions are used. By default it is facebookresearch/dlrm for the interactions `dot`
+    and `cat`, and torchrec for `dcn`. `tables` are the tensors in which the embeddings' weights are stored; by
+    default each table has a new tensor.
     """
 
     def __init__(

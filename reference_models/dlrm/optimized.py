@@ -67,10 +67,10 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Return the run's settings by their keys in the log, among them whether compiled functions or torch's
-        operators do the work around matrix products.
+        """Return a dict from keys of the log to the run's settings.
 
-        If compiled functions are not used, the value of `kernels` says why.
+        One key, `kernels`, says what does the work around matrix products: compiled functions, or torch's operators
+        and the reason why compiled functions are not used.
         """
         found = self._cpu_kernels
         missing = () if self._matmuls is None else self._matmuls.missing
@@ -94,9 +94,10 @@ class OptimizedWorkload(ReferenceWorkload):
             )
 
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
-        """Time each matrix product of the step, as collected in `build`'s warm-up, by every available kernel; return
-        the fastest kernel of each product. The kernel of an earlier choice, `previous`, is kept if it is hardly
-        slower.
+        """Time each matrix product of the step by every available kernel; return the fastest kernel of each product.
+
+        The warm-up in `build` has listed the products. `previous` is an earlier choice; its kernels are kept where
+        they are hardly slower than the fastest.
 
         See `reference_models.fused.choice.ChoosesMatmul`.
         """

@@ -141,10 +141,11 @@ class ServedDLRM:
 def build_model(
     config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
 ) -> tuple[DLRM, torch.Tensor]:
-    """Return the DLRM of the reference implementation, with `weights` or those that `seed` draws, and the rows of all
-    its tables as one tensor, float32 [sum(rows), d].
+    """Return the reference implementation's DLRM, and the rows of all its tables as one tensor, float32
+    [sum(rows), d].
 
-    Raises ConfigError for weights of other names or shapes. Torch's generators are restored afterwards.
+    The model has the given `weights`; if they are None, initial weights drawn with `seed`. Raises ConfigError if the
+    names or shapes of `weights` are not the model's. Torch's generators are restored afterwards.
     """
     tables = torch.empty(sum(split.num_embeddings), config.embedding_dim)
     with torch.random.fork_rng(devices=[]):
@@ -172,11 +173,10 @@ def make_mlp(mlp: nn.Sequential, precision: str) -> list[ServedLinear]:
 
 
 def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return DLRM's interaction, with matrix products of cross layers in `precision`, and all else as in the
-    reference implementation.
+    """Return DLRM's interaction for serving in `precision`.
 
-    The dot products of pairs of vectors have the vectors' type: bf16 where `precision` is bf16, float32 where it is
-    int8.
+    Cross layers compute their matrix products in `precision`. Dot products of pairs of vectors are computed in the
+    vectors' type: bf16 if `precision` is bf16, float32 if it is int8. All else is as in the reference implementation.
     """
     interaction = model.interaction
     if not isinstance(interaction, LowRankCrossNet):

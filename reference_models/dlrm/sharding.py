@@ -1,7 +1,8 @@
 """DLRM with its tables sharded over ranks by TorchRec: the model, the plan, the initial weights of each shard.
 
-Dense layers are those of the reference implementation, on every rank; bags of ids replace its matrix of ids. The
-module `torchrec` trains the model; `planner` plans the placement of its tables on devices that need not exist.
+Dense layers are those of the reference implementation, and every rank holds all of them. Ids are given as bags, one
+per feature and sample, and not as the reference's matrix of ids. The module `torchrec` trains the model; `planner`
+plans the placement of its tables on devices that need not exist.
 """
 
 import logging
@@ -193,8 +194,9 @@ class BagBatch:
 def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool) -> BagBatch:
     """Return a batch with its ids in bags, ordered by feature, then sample; with `pins` in page-locked memory.
 
-    `lengths` int32 [F x B] are the numbers of ids of the bags, and may be on the device already. The reading thread
-    calls this, since transposing the ids takes as long as a small model's step on a GPU.
+    `lengths` int32 [F x B] are the numbers of ids of the bags, and may be on the device already. Call this in the
+    thread that reads data, not in the training thread: transposing the ids takes as long as a small model's step on a
+    GPU.
     """
     num_samples = len(batch.labels)
     values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
@@ -279,9 +281,11 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Return the sharding plan of the tables: the plan that `sharding` states, or one that rank 0 makes for all ranks
-    by TorchRec's planner. The planner gives every table the sharding type `sharding`; with `auto` it chooses a type
-    for each.
+    """Return the sharding plan of the tables: the plan that `sharding` spells out (the ranks of each table), or a
+    plan that rank 0 makes for all ranks by TorchRec's planner.
+
+    If `sharding` is a sharding type, the planner gives it to every table; if it is `auto`, the planner chooses a type
+    for each table.
 
     Raises ConfigError if TorchRec's planner cannot place the tables.
     """
@@ -384,14 +388,15 @@ def draw_tables(
     device: torch.device,
     generator: torch.Generator | None = None,
 ) -> None:
-    """Fill the table shards of this rank with the initial weights that `build_embedding_bag` draws, table by table,
-    from torch's generator.
+    """Fill the table shards of this rank with initial weights, drawn table by table from the distribution of
+    `build_embedding_bag`.
 
-    All rows are drawn on the shards' device, a piece at a time, and only this rank's are stored: no rank ever holds a
-    whole table, and every sharding begins with the same weights. On a CPU these equal the reference's; on a GPU they
-    differ, since a GPU's generator draws pieces differently from whole tables. On a GPU each rank passes a
-    `generator` of its own, seeded alike: the device's generator has been advanced by the tables that TorchRec made on
-    this rank.
+    Every rank draws all rows on its device, a piece at a time, and stores only the rows of its shards. So no rank
+    ever holds a whole table, and every sharding begins with the same weights. On a CPU the weights equal the
+    reference's. On a GPU they differ, since a GPU's generator draws pieces differently from whole tables.
+
+    `generator` is by default torch's generator of the device. On a GPU that generator is in another state on each
+    rank, since TorchRec has made different tables there. So on GPUs each rank passes a generator of equal seed.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)

@@ -26,8 +26,9 @@ SWITCHES = ("graph", "kernels")
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
     """Return the section [model] with its shorthand key for the hidden widths of both MLPs written out.
 
-    If the embedding dimension is `changed`, the bottom MLP's last width follows it. Raises ConfigError if the
-    shorthand key's value is no list, or if the widths of one of the MLPs are changed beside the shorthand key.
+    `changed` are the keys that the user sets. If the embedding dimension is among them, and the bottom MLP is not,
+    the bottom MLP's last width becomes the embedding dimension. Raises ConfigError if the shorthand key's value is no
+    list, or if the user sets the widths of one of the MLPs together with the shorthand key.
     """
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)

@@ -339,9 +339,9 @@ class TorchRecWorkload(TrainingLoop):
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
         """Return bytes and seconds of ranks' collective calls, over `num_steps` pairs of steps and one evaluation.
 
-        Call it after the run: the steps train the weights further, each on the epoch's first batch. The ids of a
-        batch are sent in its own step, not during the step before. In each pair one step runs as in training and the
-        other is counted call by call, so that both meet the same noise of the machine.
+        Call it after the run: the steps train the weights further, each on the epoch's first batch. In each pair one
+        step is timed as a whole and the other is counted call by call. They alternate so that both meet the same
+        noise of the machine. A step sends its own ids; in training, ids are sent during the step before.
         """
         (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
         self.model.train()

@@ -32,8 +32,8 @@ class DeepFMConfig:
 class DeepFM(nn.Module):
     """Model of clicks: a weight and a vector per id, dot products of pairs of vectors, an MLP over all vectors.
 
-    B: samples of a batch; F: sparse features, each with a table of `num_embeddings[f]` rows and `multi_hot[f]` ids a
-    sample.
+    In shapes, B is the number of samples in a batch, and F the number of sparse features. Feature f has a table of
+    `num_embeddings[f]` rows and `multi_hot[f]` ids per sample.
     """
 
     def __init__(

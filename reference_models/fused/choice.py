@@ -81,10 +81,10 @@ class ChosenProduct(_Value, frozen=True, kw_only=True):
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
     def without(self, missing: Collection[Form]) -> Form:
-        """Return the form (kernel) chosen for the product; if that form is among `missing`, the forms that this
-        machine lacks, return the fastest other form that was timed.
+        """Return the form (kernel) to use for the product on a machine that lacks the forms `missing`.
 
-        Returns the default form, torch.mm, if no other was timed.
+        This is the chosen form, if the machine has it. Else it is the fastest form that was timed and that the
+        machine has, or torch.mm if there is none.
         """
         if self.form not in missing:
             return self.form
@@ -128,9 +128,9 @@ class ChoosesMatmul(Protocol):
         """Time every matrix product of training step and evaluation by every available kernel (form), and return the
         fastest kernels; call it after `build`.
 
-        Timings use torch's present number of threads. A form of `previous`, an earlier choice, is replaced only by
-        one that is 5 % faster. Weights, optimizer, generators and what the workload computes afterwards are not
-        changed.
+        Timings use torch's present number of threads. `previous` is an earlier choice: its forms are replaced only by
+        forms that are 5 % faster. Timing changes neither the weights, the optimizer and the generators, nor what the
+        workload computes afterwards.
         """
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:

@@ -181,10 +181,10 @@ class CPUKernels:
         self._call["adagrad"](*_at(value, squares, gradient), *numbers)
 
     def dot(self, features: torch.Tensor, y: torch.Tensor) -> None:
-        """Write the first of each sample's F vectors [n, F, d], then the dot products of all pairs of them, to y [n,
-        width], from column 0 on.
+        """Compute the dot interaction of each sample's F vectors [n, F, d] into y [n, width].
 
-        d is one of `WIDTHS`, F at most `MAX_FEATURES`; pairs are those of the lower triangle, row by row.
+        A row of y begins with the sample's first vector. The dot products of all pairs of the F vectors follow, in
+        the order of the strictly lower triangle, row by row. d is one of `WIDTHS`, F at most `MAX_FEATURES`.
         """
         self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
 
@@ -276,11 +276,11 @@ def find_cpu_kernels() -> CPUKernels | str:
 
 
 def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
-    """Load the compiled C functions from `folder`, compiling them first if they are missing; the file's name ends in
-    its digest.
+    """Load the compiled C functions from a library in `folder`, compiling the library first if it is missing.
 
-    A truncated library would end the process by a signal, so a file whose digest differs is compiled again. Raises
-    OSError, AttributeError, CalledProcessError, TimeoutExpired.
+    The library's file name ends in its digest. If the file's digest differs, the library is compiled again: to load a
+    truncated library would end the process by a signal. Raises OSError, AttributeError, CalledProcessError and
+    TimeoutExpired if compiling or loading fails.
     """
     for library in sorted(folder.glob(f"{name}-*.so")):
         with suppress(OSError, AttributeError, DatasetError):

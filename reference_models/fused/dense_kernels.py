@@ -1,9 +1,9 @@
 """Triton kernels for the work around the matrix products of a step that is captured in a CUDA graph: sums of bags,
 and gradients of cross layers.
 
-Two operators of torch, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, launch the kernels
-(`reference_models.fused.triton_dense`). The same is computed by torch's own operators in `MergedEmbedding.read`
-without kernels, and in `plain_cross_gradients`.
+Two custom operators, `dlrmbench::read_bags` and `dlrmbench::cross_gradients`, launch the kernels
+(`reference_models.fused.triton_dense`). Where the kernels cannot run, torch's own operators compute the same: sums of
+bags in `MergedEmbedding.read`, gradients in `plain_cross_gradients`.
 """
 
 import torch

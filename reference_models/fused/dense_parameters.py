@@ -15,9 +15,9 @@ from reference_models.fused.cpu_kernels import CPUKernels
 
 PADDING = 16
 """Number to whose multiples the inner dimensions of matrix products are padded, since some libraries are slow at odd
-leading dimensions. On an AMD EPYC (family 25 model 1) paddings of 1, 8, 16 and 32 were within 2 % of one another, in
-the steps of `dlrm_small` and of the DLRM paper's configuration; on an Intel Xeon (family 6 model 207) 32 takes 2 %
-longer in the paper's configuration, and 8 pads to the same widths as 16."""
+leading dimensions. The values 1, 8, 16 and 32 were compared by the time of a training step. On an AMD EPYC (family 25
+model 1) they were within 2 % of one another, in `dlrm_small` and in the DLRM paper's configuration. On an Intel Xeon
+(family 6 model 207), in the paper's configuration, 32 took 2 % longer, and 8 gave the same widths as 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,11 @@ Gradient = tuple[DenseParameter, torch.Tensor]
 
 
 def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:
-    """Update an optimizer's dense weights as `DenseParameter.update` does, but all together by a few operators.
+    """Update all dense weights of an optimizer together, by a few operators; the results are as from
+    `DenseParameter.update`, which updates one weight.
 
-    The learning rate is in a tensor, which may change after the operators were captured in a CUDA graph. Gradients
-    may be overwritten.
+    The learning rate is in a tensor, so that it may change after the operators were captured in a CUDA graph.
+    Gradients may be overwritten.
     """
     values = [parameter.value for parameter, _ in gradients]
     steps, widened = [], []
@@ -105,11 +106,11 @@ _FIRST_STEP = torch.ones(())
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool, dtype: torch.dtype | None = None
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Take over a linear layer's weight and bias for hand-written passes; with `pads` as one weight [out, padded in],
-    which has the bias in column `in`.
+    """Take over a linear layer's weight [out, in] and bias for hand-written passes; return them as dense parameters.
 
-    If inputs hold a one in column `in`, a padded weight needs neither an addition of the bias nor a sum for the
-    bias's gradient. Matrix products are computed in `dtype`, if it is given.
+    With `pads` both become one weight [out, padded in], whose column `in` is the bias. If inputs hold a one in column
+    `in`, the matrix products add the bias and compute its gradient, too. Matrix products are computed in `dtype`; by
+    default in the weight's type.
     """
     if not pads:
         return adopt(linear.weight, optimizer, dtype=dtype), adopt(linear.bias, optimizer, dtype=dtype)

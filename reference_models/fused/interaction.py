@@ -3,7 +3,8 @@ backward passes.
 
 Each interaction maps features [B, F, d] to the top MLP's input, and the gradient of that input back to [B, F, d]. A
 gradient that is passed in may be overwritten; a returned tensor lives until the next call. Weights are updated during
-the backward pass. Where the model's products are of a narrower type, so are the top MLP's input and its gradient.
+the backward pass. If matrix products are computed in a type narrower than the weights', such as bf16, the top MLP's
+input and its gradient have that type, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +34,10 @@ class InteractionPass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FusedInteraction:
-    """Weights of an interaction of vectors, shared by the forward and backward passes for all batch sizes.
+    """Weights of an interaction of vectors, shared by the passes for all batch sizes.
 
-    `over(num_samples, matmuls, trains=...)` makes a pass for batches of `num_samples`; `matmuls` makes the pass's
-    products with weights.
+    A pass is the forward and backward computation for one batch size. `over(num_samples, matmuls, trains=...)` makes
+    the pass for batches of `num_samples`; `matmuls` supplies the functions that multiply by the weights.
     """
 
     over: Callable[..., InteractionPass]
@@ -90,7 +91,8 @@ class DotPass:
     """Forward and backward pass of the dot interaction, which writes the dense vector, the dot products of all pairs
     of vectors, and padding into one buffer.
 
-    The products always have the features' type: they are few, and selecting pairs is slow in narrow types.
+    The dot products are computed in the features' type, even if the model's other products are of a narrower type.
+    The dot products are few, so a narrow type would save little; and it would slow the selection of the pairs.
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
@@ -213,11 +215,12 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return a cross layer's gradient of x, which may be written over `dy`, and the gradient of x_0, to which
-        this layer's part is added.
+        """Return two gradients of a cross layer: of its input x, and of x_0, the input of all cross layers.
 
-        `dx_0` is the memory of the gradient of x_0; None if no memory is allocated yet. The last layer of the
-        backward pass (`ends`) may return the sum of both gradients as the first, and None as the second.
+        The gradient of x may be written over `dy`, the gradient of the layer's output. `dx_0` is the memory of the
+        gradient of x_0; None if no memory is allocated yet. With `adds` it holds the sum over the layers so far, to
+        which this layer's part is added; else it is overwritten. With `ends`, for the last layer of the backward
+        pass, the result may be the sum of both gradients, and None.
         """
         dz = self._z
         if self._cpu_kernels is not None:

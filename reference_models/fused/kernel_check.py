@@ -28,10 +28,10 @@ _TOLERANCE = 1e-4
 """Largest relative error of a kernel that rounding explains: the distance between a row's change by the kernel and
 its change by torch's operators, divided by the size of the change.
 
-A sum of n numbers of random signs is off by at most n u of itself if each addition is rounded by u = 2^-24 of the
-partial sum, in the worst order and always to the same side. That is 4e-5 for the 640 numbers of the longest sum of
-the check's example, and twice that if both the kernel's sum and torch's are off. Errors of a faulty kernel are
-larger: an estimated square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
+Each addition is rounded by at most u = 2^-24 of the partial sum. So a sum of n numbers of random signs is off by at
+most n u of itself, in the worst order and if all roundings go to the same side. The longest sum of the check's
+example has 640 numbers: n u is 4e-5, and twice that if both the kernel's sum and torch's are off. Errors of a faulty
+kernel are larger: an approximate square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
 """
 
 
@@ -99,10 +99,10 @@ class ChangedValues(NamedTuple):
     before: torch.Tensor
 
     def distance(self, plain: "ChangedValues") -> torch.Tensor:
-        """Return the error of the kernel's changes, relative to what rounding explains: for each row the difference
-        from the change by torch's operators, divided by the difference that rounding explains; the largest over rows.
+        """Return the largest error of the kernel's changes over rows, divided by the error that rounding explains.
 
-        A result of up to 1 is explained by rounding.
+        A row's error is the distance between its change by the kernel and its change by torch's operators. A result
+        of up to 1 is explained by rounding.
         """
         change, error = plain.after - plain.before, self.after - plain.after
         # Both forms round each of two steps' results by half a unit.
@@ -116,9 +116,9 @@ class ComputedValues(NamedTuple):
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """Largest difference from torch's operators that rounding explains, for each number. By default it is four units
-    in the last place of the number, or of 1 if the number is smaller. That is enough for a few operations on numbers
-    of about one, and for a float32 sum that is rounded to a narrower type."""
+    """Largest difference from the result of torch's operators that rounding explains, for each number. If None, it is
+    four units in the last place of the number, or of 1 for numbers below 1. This default suits a few operations on
+    numbers of about one, and a float32 sum that is rounded to a narrower type."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
         """Return the error of the kernel's numbers, relative to what rounding explains: for each number the
@@ -143,8 +143,8 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
     """Return the results of an example with rows looked up often and rows looked up rarely: sums of bags, and weights
     and sums of squares after two updates.
 
-    Bags are read before the first update: after it, the compiled functions' rows and those of torch's operators
-    differ by the rounding of a hundred additions.
+    The results of the compiled functions are compared with those of torch's operators. So bags are summed before the
+    first update, while both have equal rows: after it, rows differ by the rounding of a hundred additions.
     """
     generator = torch.Generator().manual_seed(0)
     rows, hot, num_samples = (2, 5000), (3, 1), 64
@@ -168,13 +168,13 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
 def _read_bags(
     embedding: MergedEmbedding, rows: torch.Tensor, plan: LookupPlan, hot: int, dtype: torch.dtype = torch.float32
 ) -> ComputedValues:
-    """Return an example's sums of bags of at most `hot` lookups, added in float32, then rounded to `dtype`, with the
-    difference that rounding explains.
+    """Return an example's sums of bags, with the largest difference between a kernel's sums and torch's sums that
+    rounding explains.
 
-    Each of the hot - 1 additions is rounded by at most half a unit of the sum of the absolute values, which no
-    partial sum exceeds. If `dtype` is narrower than float32, the result is rounded by at most half a unit of `dtype`,
-    too. This holds for the kernel's sums and for those of torch's operators, so their difference is at most twice as
-    large.
+    Bags have at most `hot` lookups. Sums are added in float32, then rounded to `dtype`. Each of the hot - 1 additions
+    is rounded by at most half a unit in the last place of the sum of absolute values, which no partial sum exceeds.
+    If `dtype` is narrower than float32, the result is rounded by half a unit of `dtype`, too. Both the kernel's sums
+    and torch's are rounded, so the difference is at most twice as large.
     """
     values, weight = embedding.read(rows, plan, dtype), embedding.weight
     embedding.weight = weight.abs()
@@ -256,11 +256,11 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
     """Compute an example by Triton's kernels and by torch's operators; return the greatest distance of their results,
     where 1 is the largest distance that rounding explains.
 
-    Bags are read and updated. The lookups of one row span more blocks than a kernel adds up at a time, as those of a
-    frequent id do; the lookups of two further rows span a few blocks each; other rows are looked up a few times or
-    never. The gradients of a cross layer are computed. Results are compared number by number, relative to the
-    resolution of their type. Tensors changed in place, and a bias's gradient in float32, are compared row by row,
-    relative to the size of the change.
+    The example sums bags, updates tables, and computes the gradients of a cross layer. One row, like the row of a
+    frequent id, has lookups that span more blocks than a kernel adds up at a time. The lookups of two further rows
+    span a few blocks each. Other rows are looked up a few times or never. Tensors changed in place, and a bias's
+    gradient in float32, are compared row by row, relative to the size of the change. All other results are compared
+    number by number, relative to the resolution of their type.
     """
     return _furthest(
         *(

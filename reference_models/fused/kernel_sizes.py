@@ -1,8 +1,8 @@
-"""Sizes of the share of a batch that one program (thread block) of a Triton kernel computes. A tuning sweep may set
-these sizes.
+"""Sizes of the share of a batch that one program (thread block) of a Triton kernel computes.
 
-Each operator takes `KernelSizes`, by default those of `choose_sizes`, whose constants are estimates, not
-measurements. Sums are added in an order that follows from the sizes: results repeat bit for bit on one kind of GPU.
+Each operator takes `KernelSizes`: a tuning sweep may set them; by default `choose_sizes` does. The constants in
+`choose_sizes` are estimates, not measurements. The sizes determine the order in which sums are added, and depend on
+the GPU only by its kind. So results repeat bit for bit on one kind of GPU.
 """
 
 from dataclasses import dataclass

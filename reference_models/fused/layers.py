@@ -96,10 +96,10 @@ class LinearPass:
         return dx
 
     def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Turn `dy`, the gradient of the layer's output, into the gradient of ReLU's argument, in place; without ReLU
-        dy stays.
+        """Turn `dy`, the gradient of the layer's output, into the gradient of ReLU's argument, in place; leave `dy`
+        as it is if the layer has no ReLU.
 
-        Returns the bias's gradient [out] if a compiled function computes it in the same pass, else None.
+        Returns the bias's gradient [out] if a compiled function computes it in the same pass over `dy`, else None.
         """
         layer = self._layer
         if self._cpu_kernels is not None and dy.shape[1] > 1 and dy.is_contiguous() and self._y.is_contiguous():

@@ -28,10 +28,11 @@ class Matmuls:
     ) -> None:
         """Store the choice of kernels (None: every product by torch.mm) and the operands' type (None: the weights').
 
-        With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
-        without, results get memory from torch's allocator, which reuses it within a step. `has_kernels` says whether
-        the work around the products is done by Triton's kernels (`reference_models.fused.kernel_check`); on a CPU, in
-        float32, it is done by `cpu_kernels` if they are given.
+        With `keeps_results`, each product keeps its own memory for its result over all steps. On a CPU this saves the
+        system the clearing of new pages at each step. Without it, torch's allocator supplies the memory, and reuses
+        it within a step. The work around the products is done by Triton's kernels if `has_kernels`
+        (`reference_models.fused.kernel_check`), by `cpu_kernels` on a CPU in float32 if they are given, and else by
+        torch's operators.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels
@@ -122,7 +123,7 @@ class Affine:
     """Function that computes the product x W' + b of a layer, with or without ReLU: x [num_samples, in], W [out, in]
     of any strides, b [out] or None.
 
-    A result lives until the next call; with `keeps` its memory is allocated beforehand.
+    With `keeps`, the memory of the result is allocated beforehand. The next call may overwrite a result.
     """
 
     def __init__(

@@ -57,8 +57,8 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
     """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return the sorted rows and the
     permutation.
 
-    Torch sorts 32,768 or more integers by radix sort, several times as fast as fewer integers. So from a quarter of
-    that number on, the row numbers are padded to 32,768 numbers; the padding comes last in the sorted order.
+    Torch sorts 32,768 or more integers by radix sort, which is several times as fast as the sort that it uses for
+    fewer. So a quarter of that number or more are padded to 32,768; the padding comes last in the sorted order.
     """
     n = len(rows)
     if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
@@ -78,10 +78,11 @@ def choose_row_type(num_rows: int) -> torch.dtype:
 class MergedEmbedding:
     """Embedding bags of all tables, read from, and updated in, the merged `weight` [sum(rows), d] of all tables.
 
-    `accumulator` sets the optimizer: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
-    With `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`,
-    `read` and `update` are compiled functions, where rows have one of their widths. `row_type` is the integer type of
-    row numbers, by default that of `choose_row_type`.
+    The shape of `accumulator`, the sums of squared gradients, sets the optimizer: [sum(rows), d] for Adagrad,
+    [sum(rows), 1] for row-wise Adagrad, None for SGD. With `has_kernels`, `update_static` calls the operator of
+    `reference_models.fused.sorted_update`. With `cpu_kernels`, `read` and `update` call compiled functions if d is
+    one of the functions' widths and row numbers are int32. `row_type` is the integer type of row numbers, by default
+    that of `choose_row_type`.
     """
 
     def __init__(
@@ -179,9 +180,10 @@ class MergedEmbedding:
         """Update the tables as `update` does, in tensors whose shapes do not depend on the ids, as CUDA graphs
         require.
 
-        There are as many sums of gradients as lookups. The sums beyond the number of touched rows are zero; a sum of
-        zero is added to the row of the lookup that has the same index. So all writes are additions, spread over many
-        rows. Triton's kernels compute only the sums of touched rows, and `gradients` may be of a narrower type.
+        There are as many sums of gradients as lookups, although fewer rows may be touched. The sums beyond the number
+        of touched rows are zero. A zero sum is added to the row of the sorted lookup of the same index: this changes
+        nothing, and spreads the additions over many rows. Triton's kernels, where they are used, compute only the
+        sums of touched rows. `gradients` may be of a narrower type than the tables.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:
@@ -241,8 +243,9 @@ _RADIX_FROM = 32_768
 """Least number of integers that torch sorts by FBGEMM's radix sort: at::internal::GRAIN_SIZE in ATen's
 SortingKernel.cpp."""
 _CACHED = 1 << 18
-"""Maximum number of elements of a gradient that are updated at a time (a piece), so that they stay in a core's cache;
-compiled functions need no pieces. Without pieces an update takes as long at width 16 and 1.5 times as long at 128,
-about 1 % of DCNv2's step (AMD EPYC, family 25 model 1)."""
+"""Maximum number of elements of a gradient that torch's operators update at a time (a piece), so that a piece stays
+in a core's cache. An update of the whole gradient at once takes as long at a row width of 16. At a width of 128 it
+takes 1.5 times as long, which is about 1 % of DCNv2's step (AMD EPYC, family 25 model 1). Compiled functions need no
+pieces."""
 _SUM = 0
 """Value of torch.embedding_bag's argument `mode` for "sum"."""

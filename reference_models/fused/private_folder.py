@@ -16,11 +16,11 @@ from pathlib import Path
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield this user's own folder for compiled code in the system's temporary folder; or, if others could write to
-    that folder, a new folder, which is removed afterwards.
+    """Yield a folder for compiled code that only this user can write to, in the system's temporary folder.
 
-    The folder is never next to the data, which may come from others, nor a folder that another user made or may write
-    to. Raises OSError where no folder can be made.
+    It is the user's usual folder, which is kept for later runs. If another user made that folder or can write to it,
+    it is a new folder instead, which is removed afterwards. Compiled code is never stored next to the data, since
+    that folder may come from others. Raises OSError if no folder can be made.
     """
     folder = _usual_folder()
     with suppress(FileExistsError):
@@ -54,8 +54,8 @@ def find_compiler() -> list[str] | str:
     """Return the C compiler's command as a list of words, from the environment variable CC or by default cc, gcc or
     clang; a line with the reason if there is none.
 
-    Bytes of CC that are no text are escaped, so that the words can be written to every file; a compiler with such
-    bytes in its name is not found.
+    Bytes of CC that are not valid text are escaped, so that the words can be written to text files. A compiler with
+    invalid bytes in its name is therefore not found.
     """
     given = _as_text(os.environ.get("CC", ""))
     try:

@@ -2,8 +2,8 @@
 lookup.
 
 `torch.ops.dlrmbench.update_sorted` adds each row's gradients in the batch's order and updates the row once, by SGD,
-Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`). Without them
-`MergedEmbedding.update_static` does the same by torch's operators, and its numbers are the standard for the kernels.
+Adagrad or row-wise Adagrad. It launches Triton kernels (`reference_models.fused.triton_update`). Where they cannot
+run, `MergedEmbedding.update_static` does the same by torch's operators. The kernels are checked against its results.
 """
 
 import torch

@@ -48,7 +48,8 @@ def choose(
     """Time each matrix product by each available kernel (form), with torch's present number of threads; return the
     fastest kernel of each product.
 
-    A kernel of `previous`, an earlier choice, stays unless another is faster by `MIN_GAIN`.
+    `previous` is an earlier choice. A product's kernel in it is kept, except if another kernel is faster by
+    `MIN_GAIN`.
     """
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer

@@ -3,13 +3,14 @@ launched.
 
 Tests run the kernels by Triton's interpreter and compile them for GPUs. The kernels have not run on a GPU.
 
-Lookups are walked in blocks of their sorted order, a program per block. A run of equal rows that begins and ends in a
-block is applied by that block. If a block's edge cuts a run, each block leaves its piece of the run in `edges` [2 *
-blocks, d]: block b writes the piece of its first run at 2 b, of its last run at 2 b + 1, and a second kernel adds the
-pieces in order. So each row is written once, nothing is added atomically, and sums repeat bit for bit.
+Lookups are sorted by row and split into blocks; one program handles a block. A run is a series of lookups of one row.
+If a run begins and ends in a block, the block's program updates the row. If a block's edge cuts a run, the programs
+of its blocks each store a partial sum of the run in `edges` [2 * blocks, d]: block b stores that of its first run at
+2 b, that of its last run at 2 b + 1. A second kernel adds the partial sums in order and updates the row. So each row
+is written once, nothing is added atomically, and sums repeat bit for bit.
 
-A program has one warp (`_ONE_WARP`), and must: a row-wise sum of squares is a scalar, which all of a program's warps
-would load and store by themselves, so that a slow warp could read what another has written already.
+A program must have only one warp (`_ONE_WARP`). A row-wise sum of squares is a scalar, which each warp of a program
+would load and store by itself: a slow warp could read what another warp has written already.
 """
 
 import torch
@@ -23,8 +24,8 @@ _ONE_WARP = 1
 def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.constexpr, STATE: tl.constexpr):
     """Update a table row by its summed gradient; STATE is the number of sums of squares of a row: 0, 1 or D.
 
-    All loads come before the first store, since the compiler moves no load past a store: so the program waits for
-    memory once.
+    All loads come before the first store. Since the compiler does not move a load before a store, a load after the
+    first store would make the program wait for memory a second time.
     """
     row = row.to(tl.int64)
     place = row * D + columns

@@ -1,8 +1,8 @@
 """Costs of an HSTU, computed from its configuration without torch: see `reference_models.costs`.
 
-Costs are of full sequences: histories of the greatest length, each followed by all candidates of a time window. The
-layers' products are those of the reference, over all pairs of positions of a padded sequence, masked pairs included,
-as torch's counter counts. A sample is a candidate.
+Costs are of full sequences: histories of the greatest length, each followed by all candidates of a time window. As in
+the reference implementation, and as torch's FLOP counter counts, attention multiplies all pairs of positions of a
+padded sequence, masked pairs included. Costs per sample are costs per candidate.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ _TABLES = (ITEM, ARTIST)
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
     """Return the declaration of a training step of HSTU on full sequences (layers, lookups, other work), from which
-    its costs follow; the last sequence may hold fewer candidates.
+    the step's costs follow.
 
-    Outside its matrix products, a layer reads and writes its tokens, gates, queries, keys and values, and its
-    attention scores.
+    The last sequence holds fewer candidates if the batch size is no multiple of a full sequence's candidates. A
+    layer's work outside matrix products reads and writes tokens, gates, queries, keys, values and attention scores.
     """
     shape = sequence_shape(model, data)
     num_sequences = -(-batch_size // shape.num_candidates)

@@ -1,9 +1,10 @@
 """HSTU without padding: sequences of equal shape are computed together, the last layer only for candidates.
 
 The reference implementation pads sequences, multiplies all pairs of positions and discards the masked pairs. This
-module splits a batch into groups of sequences with equal numbers of past events and candidates. Scores are computed
-only with past events; a candidate's score with itself is a sum of products. The last layer's output is not read at
-past events, so only keys and values are computed at these.
+module splits a batch into groups of sequences with equal numbers of past events and candidates. Matrix products give
+the attention scores with past events only; a candidate's score with itself is computed separately, as a dot product.
+The output of the last layer is read at candidates only. So at past events the last layer computes only keys and
+values.
 """
 
 import math
@@ -54,10 +55,10 @@ def _places(lengths: Sequence[int], belongs: torch.Tensor) -> torch.Tensor:
 class GatedAttention(torch.autograd.Function):
     """Attention of an HSTU layer from projections to output, head by head, without padding and with few copies.
 
-    `uvqk` [S, L, 4 I] are the projections of L tokens `x` [S, L, D], the last C of which are candidates, and `past`
-    [S, P, 2 I] values and keys of past events; without it, the past events are the first P tokens of `uvqk`. With u =
-    silu(u) and a = silu(q k' / sqrt(d)) v / n, returns x + [u, a, u * LN(a)] W'; `gain` and `shift` [I] are the
-    norm's, W is [D, 3 I].
+    `uvqk` [S, L, 4 I] are the projections u, v, q and k of L tokens `x` [S, L, D]; the last C tokens are candidates.
+    `past` [S, P, 2 I] are values and keys of past events; if it is None, the past events are the first P tokens of
+    `uvqk`. `gain` and `shift` [I] belong to the layer norm LN, W is [D, 3 I]. With u replaced by silu(u), and
+    a = silu(q k' / sqrt(d)) v / n, returns x + [u, a, u * LN(a)] W'.
     """
 
     @staticmethod
@@ -137,10 +138,10 @@ class GatedAttention(torch.autograd.Function):
 
 
 def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """Return the matrix [I, H] that is 1 where a column belongs to a head. Products with the matrix sum columns by
-    head, or copy a head's value to its columns.
+    """Return the matrix [I, H] that is 1 where a column belongs to a head, else 0.
 
-    Such a product is faster than a broadcast over rows as short as a head's.
+    A product with the matrix sums the columns of each head; a product with its transpose copies each head's value to
+    its columns. A product is faster than a sum or broadcast over so few columns as a head has.
     """
     eye = torch.eye(num_heads, dtype=uvqk.dtype, device=uvqk.device)
     return eye.repeat_interleave(uvqk.shape[-1] // 4 // num_heads, dim=0)
@@ -184,10 +185,10 @@ def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor)
 
 
 def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """Return the sums of runs of gradient rows as `_sum_runs` does, on a GPU: first the sums of pieces of the runs,
-    then the sums of these sums.
+    """Return the sums of runs of gradient rows on a GPU; the result is as from `_sum_runs`.
 
-    A single sum per run would be added up by one GPU thread, which is slow for a table row that is looked up often.
+    Runs are cut into pieces. First each piece is summed, then the sums of a run's pieces. If each run were summed in
+    one go, one GPU thread would add it up, which is slow for a table row that is looked up often.
     """
     edges = torch.arange(0, len(order), _PIECE, device=order.device)
     pieces = torch.cat([starts, edges]).sort()[0]  # a start that is also an edge makes an empty piece

@@ -5,10 +5,11 @@ from torch import nn
 
 
 class DotInteraction(nn.Module):
-    """Dot interaction: the dense vector, and dot products of all pairs of vectors (interact_features of
-    facebookresearch/dlrm).
+    """Dot interaction of a sample's vectors: the dense vector, followed by the dot products of all pairs of vectors
+    (interact_features of facebookresearch/dlrm).
 
-    The pairs are the strictly lower triangle, row by row: (1,0), (2,0), (2,1), ...; the first vector is dense.
+    The dense vector is the first, number 0. Pairs are in the order of the strictly lower triangle, row by row: (1,0),
+    (2,0), (2,1), ...
     """
 
     def __init__(self, num_features: int, embedding_dim: int) -> None:

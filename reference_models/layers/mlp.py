@@ -45,8 +45,8 @@ def build_embedding_bag(
     """Build a table that sums bags of rows, with weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)) and sparse gradients.
 
     Both reference codes agree on this distribution (facebookresearch/dlrm create_emb; torchrec
-    BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim]. The weights are in `storage`
-    [num_embeddings, embedding_dim] where it is given.
+    BaseEmbeddingConfig.get_weight_init_max). The table maps ids int64 [B, L] to sums [B, embedding_dim]. `storage`
+    [num_embeddings, embedding_dim] is the memory for the weights; by default new memory is allocated.
     """
     bound = 1 / math.sqrt(num_embeddings)
     weight = torch.empty(num_embeddings, embedding_dim) if storage is None else storage

@@ -1,8 +1,8 @@
 """Storage of named arrays in a folder, <name>.npy and manifest.json: written whole or not at all, verified when read.
 
-The folder appears by one rename, after all of it is on the disk. Readers trust neither the manifest nor any file
-before sizes, headers and digests agree. Members of the manifest other than the arrays' entries belong to the module
-that writes the folder.
+The folder appears by one rename, after all its files are on the disk. Readers use neither the manifest nor any file
+before sizes, headers and digests agree. The manifest has an entry for each array; its other members are defined by
+the module that writes the folder.
 """
 
 import hashlib
@@ -64,12 +64,13 @@ def write_artifact(
     describe: Callable[[Mapping[str, WrittenArray]], str],
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write named arrays, and the manifest that `describe` makes of their entries, as the folder `target`.
+    """Write named arrays and a manifest as the folder `target`; return the arrays' entries for the manifest.
 
-    All files are first written to a draft of the folder, to which `write_more` adds further files; then the draft is
-    renamed. An older folder, and drafts of killed processes, are replaced; one process at a time may write there.
-    Returns the entries of the arrays. Raises ConfigError for a name or a type that cannot be stored, OSError where
-    writing fails; `target` is then unchanged.
+    `describe` makes the manifest's text from the entries. All files are first written to a draft of the folder;
+    `write_more` may add further files to the draft. Then the draft is renamed. It replaces an older folder `target`.
+    Drafts of killed processes are removed, so only one process at a time may write `target`. Raises ConfigError if an
+    array's name or type cannot be stored, OSError if writing fails. If writing the draft fails, `target` is
+    unchanged.
     """
     for name, array in arrays.items():
         if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:

@@ -2,9 +2,9 @@
 
 A file is first written under a new, unpredictable name (a draft), then renamed. So nothing is written through a link
 or into a pipe that has the file's name. Code that trains writes all its files by this module; `harness` uses it for
-files that it writes under a lock. The packages `reports` and `reference_models` import nothing from each other, so
-`reports` has a module of its own for this purpose (reports/text/atomic_write.py); a test checks that both modules
-behave alike.
+files that it writes under a lock. The package `reports` has a module of its own for the same purpose
+(reports/text/atomic_write.py), since `reports` and `reference_models` import nothing from each other. A test checks
+that both modules behave alike.
 """
 
 import os
@@ -21,10 +21,11 @@ from reference_models.process.errors import naming
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file, for writing, that replaces `path`, also a link or a pipe, by one rename at the end.
+    """Yield a new file (a draft) to write to, which is renamed to `path` at the end.
 
-    The file is synced to disk. After an error the draft is removed. One process at a time may write `path`: drafts of
-    killed processes are removed.
+    The draft replaces whatever is at `path`, even a link or a pipe. It is synced to disk before it is renamed. After
+    an error it is removed. Drafts that killed processes left are removed, too, so only one process at a time may
+    write `path`.
     """
     remove_drafts(path)
     draft = draft_of(path)

@@ -25,9 +25,9 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
     """Open a regular file for reading, never waiting for pipes or touching devices; follow links only if `follows`.
 
-    A path that the user gives may be a link; a path that a file names may be a link only where the user is known to
-    have put it there. Raises DatasetError for any other kind of file, and for a file of more than `max_bytes` bytes,
-    before anything is read. Raises OSError where the system refuses.
+    Set `follows` for a path that the user gives. For a path that is read from a file, set it only if the user is
+    known to have made the link. Raises DatasetError, before anything is read, if the file is of any other kind or has
+    more than `max_bytes` bytes. Raises OSError if the system refuses to open it.
     """
     expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
     try:
@@ -60,11 +60,12 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def list_parts(paths: Iterable[Path]) -> list[Path]:
-    """Return `paths` with each folder replaced by its part files, sorted by name with numbers as numbers.
+    """Return `paths` with each folder replaced by the files in it, sorted by name; numbers in names are compared as
+    numbers.
 
-    Files whose name begins with a dot or an underscore, as _SUCCESS does, are skipped. Raises DatasetError for a
-    folder without files. Raises DatasetError for a folder with subfolders, too: their names may be values of a column
-    that is in no file.
+    Files whose name begins with a dot or an underscore, as _SUCCESS does, are skipped. Raises DatasetError if a
+    folder has no files. Raises DatasetError if a folder has subfolders, since their names may be values of a column
+    that the files lack (a partitioned dataset).
     """
     found: list[Path] = []
     for path in paths:

@@ -33,11 +33,11 @@ class ServedForward:
         spec: WorkloadSpec,
         weights: Weights | None = None,
     ) -> None:
-        """Build and warm up the model's workload, which `load` makes; `name` is for messages, `weights` are by
-        default those that the seed draws.
+        """Build and warm up the workload that `load` makes, and keep its model for serving.
 
-        Raises ConfigError for a workload that cannot be served, or weights of another model. Torch's generators are
-        restored afterwards.
+        `name` is the implementation's name in messages. The model has the given `weights`; if they are None, initial
+        weights drawn with the seed. Raises ConfigError if the workload cannot be served, or if the weights are of
+        another model. Torch's generators are restored afterwards.
         """
         workload = load(with_samples(spec), SingleProcess())
         if not isinstance(workload, TrainingLoop):

@@ -140,8 +140,9 @@ def read_graph(path: Path) -> Graph:
     """Read a graph's edge list, two nodes (whole numbers) a line; empty lines and lines that begin with # are
     skipped.
 
-    The file is read in pieces. Raises DatasetError naming the first line that is no edge, and for a link, or any
-    other file than a regular one of at most MAX_BYTES; OSError where the system cannot read it.
+    The file is read in pieces. Raises DatasetError if a line is no edge; the message names the first such line.
+    Raises DatasetError, too, if the path is a link, or no regular file of at most MAX_BYTES bytes. Raises OSError if
+    the system cannot read the file.
     """
     parts, num_edges, number, rest = list[NDArray[np.int64]](), 0, 1, b""
     with open_regular(path, max_bytes=MAX_BYTES) as file:
@@ -245,10 +246,11 @@ def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
 
 
 def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
-    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual (score to be passed on),
-    or with None from all nodes with a residual above 0.
+    """Diffuse scores from the node `source` in two stages; return the nodes reached and their scores.
 
-    Residuals of all other nodes are dropped, as in MeLoPPR's released code.
+    A node's residual is the score that the first stage leaves there to be passed on. The second stage diffuses the
+    residuals of the `num_subgraphs` nodes of highest residual; if None, of all nodes with a residual above 0. All
+    other residuals are dropped, as in MeLoPPR's released code.
     """
     nodes, left, residuals = _diffuse_near(graph, source, STEPS[0])
     sums, parts, num_waiting = (nodes, left), list[tuple[Nodes, Scores]](), 0

@@ -2,12 +2,13 @@
 
 - fp32: the call of `torch.nn.Linear`, so that results are equal bit for bit.
 - bf16: weights, bias and inputs rounded to bfloat16; sums are float32 inside the product.
-- int8: weights scaled per output, inputs per row, both by their largest magnitude over 127 and rounded to the nearest
-  whole number; the product of the whole numbers is exact (`multiply_numbers`), then scaled back in float32.
+- int8: weights and inputs are divided by a scale and rounded to the nearest whole number. Weights have a scale per
+  output, inputs a scale per row: their largest magnitude, divided by 127. The product of the whole numbers is exact
+  (`multiply_numbers`), and is scaled back in float32.
 
-A layer with one output returns the score. It stays in fp32 in every precision: its time is negligible, and rounded
-scores would tie. A layer with one input stays in fp32, too, since `torch._int_mm` on CPUs is wrong for it: it relies
-on the stride of a dimension of size one (pytorch#195066).
+Two kinds of layers stay in fp32 in every precision. A layer with one output returns the score: its time is
+negligible, and rounded scores would tie. For a layer with one input, the results of `torch._int_mm` on CPUs are
+wrong, since the operator relies on the stride of a dimension of size one (pytorch#195066).
 """
 
 from dataclasses import dataclass

@@ -32,8 +32,8 @@ def compare_quality(found: Any, fp32: Any) -> QualityRatio:
     """Return the ratios of the quality metrics `found` in reduced precision to those of `fp32`, both measured by a
     `MetricFunction`.
 
-    A ratio is exactly 1 where the scores are the same. The ratio of AUC or accuracy is None where the metric was not
-    measured, or is 0 in fp32.
+    A ratio is exactly 1 if both precisions give the same scores. The ratio of AUC or accuracy is None if the metric
+    was not measured, or is 0 in fp32.
     """
     shares = {
         f"{name}_ratio": getattr(found, name) / getattr(fp32, name)

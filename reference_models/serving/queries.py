@@ -1,8 +1,8 @@
 """Queries: batches of items (samples, such as candidates for a user) that a model is asked to score. Functions read
 queries from a dataset, cut some of a query's items out, and merge queries.
 
-A query is a dataclass of tensors, whose type is the model's batch and whose first axis is items; a batch with other
-members has its own method `cut`.
+The type of a query is the model's batch type, a dataclass of tensors. The first axis of each tensor is items. A batch
+type with members for which this does not hold has its own method `cut`.
 """
 
 from collections.abc import Callable, Sequence

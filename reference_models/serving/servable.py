@@ -104,8 +104,8 @@ def refuse_impossible_serving(runtime: RuntimeConfig, *, has_own: bool = True) -
     """Raise ConfigError if a model cannot answer queries with this runtime's device, precisions or number of
     processes.
 
-    With `has_own` the model has serving code of its own, which offers more precisions than the forward pass of
-    training.
+    `has_own` says whether the model has serving code of its own. If not, the forward pass of training serves it,
+    which offers fewer precisions.
     """
     device = runtime.device.partition(":")[0]
     if device not in PRECISIONS:
@@ -133,10 +133,10 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str | None:
-    """Return the warning that this CPU emulates matrix products in the served precision; None where the CPU has
-    instructions for such products.
+    """Return a warning if this CPU has no instructions for matrix products in the served precision, and so emulates
+    them; else None.
 
-    Returns None, too, for fp32, for other devices, and if the system does not report the CPU's flags.
+    Returns None, too, for fp32, for devices other than the CPU, and if the system does not report the CPU's flags.
     """
     flags = _FAST.get(runtime.precision)
     if flags is None or runtime.device != "cpu" or not cpu_info.is_file():

@@ -1,14 +1,14 @@
 """Embedding tables for serving, forward pass only, in the precisions in which inference stores rows.
 
 - fp32, fp16: rows as numbers of that type. Rows in fp16 are summed in float32, and the sum is rounded to fp16.
-- int8, int4: each row as codes 0 to 255 or 0 to 15 between its least and its largest value, with the step and the
-  least value stored with the codes: float32 in int8, fp16 in int4. These are FBGEMM's row formats, which torch's own
-  operators read; sums are float32.
+- int8, int4: each number of a row as a code, 0 to 255 or 0 to 15, in equal steps from the row's least value to its
+  largest. The step and the least value are stored with the codes: in float32 for int8, in fp16 for int4. These are
+  FBGEMM's row formats, which torch's own operators read; sums are float32.
 
-All tables are one block of rows, read by one call. The call's bags go table by table, so that a table that fits into
-a cache stays there. On a Xeon with AMX and one thread, 165 samples of 32 tables with 120 ids each took 4.2 ms, sample
-by sample 11.5 ms, with an `nn.EmbeddingBag` per table 5.7 ms; one sample took 0.066 ms,
-with an `nn.EmbeddingBag` per table 0.45 ms.
+All tables are one block of rows, read by one call. The call reads the bags of all samples table by table, so that a
+table that fits into a cache stays there. For 165 samples of 32 tables with 120 ids each, this took 4.2 ms on one
+thread of a Xeon with AMX. Reading sample by sample took 11.5 ms, an `nn.EmbeddingBag` per table 5.7 ms. For one
+sample, this took 0.066 ms, and an `nn.EmbeddingBag` per table 0.45 ms.
 """
 
 from collections.abc import Sequence

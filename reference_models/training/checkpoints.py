@@ -25,9 +25,9 @@ from reference_models.training.optimizers import name_built
 
 Tensors = Mapping[str, torch.Tensor]
 _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
-"""Formats of quantised rows in checkpoints, by bits per value: the word in the names of torch's operators
-(torch.ops.quantized.embedding_bag_*_prepack and _unpack), and the bytes of a row's scale and offset, which are
-float16 below 8 bits."""
+"""Formats of quantised rows in checkpoints: a dict from bits per value to two things. The first is the word for * in
+the names of torch's operators (torch.ops.quantized.embedding_bag_*_prepack and _unpack). The second is the number of
+bytes that a row's scale and offset take together: both are float32 at 8 bits, float16 below."""
 _BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
 """Arguments of the greedy search for the range of a quantised row: its number of steps and, by bits per value, the
 share of the range that the search may cut off."""
@@ -39,8 +39,8 @@ class CheckpointStore(Protocol):
     """Storage of a run's checkpoints, which are numbered from 0."""
 
     def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> tuple[Mapping[str, int], int]:
-        """Write the checkpoint whose number is the last of `chain`, whole or not at all; `chain` lists the numbers of
-        all checkpoints that restoring this checkpoint needs.
+        """Write a checkpoint, whole or not at all. `chain` lists the numbers of all checkpoints that are needed to
+        restore it; the last is the checkpoint's own number.
 
         Returns the bytes of each tensor, and of the manifest. Raises OSError.
         """
@@ -75,11 +75,10 @@ class TouchedRows:
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
     """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
 
-    `shares`, S, has the share of all rows that each increment since the last base holds; S_i is the share of the last
-    of the i increments.
-
-    `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments together are
-    no larger than i + 1 increments of the last one's size.
+    The policy `full` writes bases only. `intermittent` writes a base once 1 + sum(S) <= (i + 1) S_i. S is `shares`:
+    for each of the i increments since the last base, the share of all rows that it holds. So a base is due once the
+    last base and the i increments together are no larger than i + 1 increments of the last increment's size. All
+    other policies write no further base.
     """
     is_due = policy == "intermittent" and bool(shares) and 1 + sum(shares) <= (len(shares) + 1) * shares[-1]
     return policy == "full" or is_due
@@ -179,11 +178,12 @@ def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> Non
 
 
 class Checkpoints:
-    """Maker of a training loop's checkpoints: copies tensors in the loop's thread, during which training stands
-    still; another thread writes the copies.
+    """Maker of a training loop's checkpoints. The loop's thread copies the tensors, while training stands still;
+    another thread writes the copies.
 
-    At most one checkpoint is being written; the next waits for it, and the wait is recorded separately. After a
-    failure no more checkpoints are made, `error` has the reason, and training goes on.
+    At most one checkpoint is written at a time. The next checkpoint waits until it is written; this wait is recorded
+    apart from the time of copying. After a failure no more checkpoints are made, `error` has the reason, and training
+    goes on.
     """
 
     def __init__(
@@ -303,10 +303,10 @@ class Checkpoints:
         entry["write_s"] = perf_counter() - began_s
 
     def _remove_superseded(self, chain: list[int]) -> None:
-        """Remove the checkpoints that are not needed to restore any of the newest `keep` checkpoints. An increment is
-        removed before its base, so that a process killed meanwhile leaves no increment without its base.
+        """Remove the checkpoints that are not needed to restore any of the newest `keep` checkpoints.
 
-        If removing fails, no more checkpoints are made.
+        An increment is removed before its base. So if the process is killed meanwhile, no increment is left without
+        its base. If removing fails, no more checkpoints are made.
         """
         self._chains.append(chain)
         keep = self._config.keep

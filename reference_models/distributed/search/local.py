@@ -20,20 +20,21 @@ from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
 MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Limits of the local search: the maximum number of successive cuts of tables, and the number of cuts without gain
-after which the search ends. The key of the second limit is whether the cost of a set of tables is the sum of the
-tables' costs; if not, judging a cut takes longer."""
+"""Limits of the local search: the maximum number of cuts of tables, and the number of cuts without gain after which
+the search ends. The second limit is 3 (key True) if the cost of a set of tables is the sum of the tables' costs, and
+1 (key False) if it is not, since judging a cut then takes longer."""
 _EVEN = 1 + 1e-3
 """Ratio of the slowest device's seconds to the devices' mean, up to which no table is cut, since cuts add work."""
 
 
 def local(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables in falling order of cost, move and swap them, then cut tables as long as cuts make the plan
-    faster.
+    """Return the placement found by a local search: tables are placed in falling order of cost, then moved and
+    swapped, then cut as long as cuts make the plan faster.
 
-    Moves and swaps end when neither makes the slowest device faster. Then, of the pieces (tables or parts) on that
-    device that may be halved, the costliest is halved, and with it all parts of the same table; the search begins
-    again. Nothing is random. Raises ConfigError if neither whole tables nor parts fit.
+    Moves and swaps end when neither makes the slowest device faster. Then the costliest piece (table or part) on the
+    slowest device is halved, among those that may be halved. All other parts of the piece's table are halved, too.
+    Then the search begins again with the new pieces. Nothing is random. Raises ConfigError if neither whole tables
+    nor parts fit the devices' memory.
     """
     costs = PieceCosts(task, cost)
     pieces, best, fault, num_vain = whole_tables(task), None, None, 0

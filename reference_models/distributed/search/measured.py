@@ -32,12 +32,13 @@ _SetKey = frozenset[tuple[EmbeddingTable, int]]
 class MeasuredCost:
     """Measured seconds of lookup, backward and update of a set of tables, as the optimized implementation does them.
 
-    Tables of equal width and optimizer have one lookup and one sorted update (`MergedEmbedding`, not compiled).
+    Tables of equal width and optimizer share one lookup and one sorted update (`MergedEmbedding`, without compiled
+    functions).
 
-    The cost is the median of several rounds after a warm-up round; in each round all requested sets are measured in
-    turn. A set whose cost is known from an earlier call is not measured again. Looked-up rows are random, repeated as
-    often as the table's reuse bins say; equal tables of a set have different rows. Tables stay in memory while there
-    is room. Merging the lookups of a set is repeated in every round, and not timed.
+    A set's cost is the median of several rounds after a warm-up round; each round measures all requested sets in
+    turn. A set whose cost is known from an earlier call is not measured again. The rows to look up are random, and
+    repeated as often as the table's reuse bins say. Equal tables of a set look up different rows. Tables stay in
+    memory while there is room. The lookups of a set's tables are merged anew in every round; merging is not timed.
     """
 
     batch_size: int

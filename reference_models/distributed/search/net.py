@@ -91,11 +91,11 @@ orders differ by so little."""
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """Trained cost net of sets of tables, with its errors on held-out sets, and the errors of adding up single
-    tables' costs on the same held-out sets.
+    """Trained net that predicts the costs of sets of tables, with its errors on held-out sets. For comparison, it has
+    the errors of another prediction of the same sets: the sum of the single tables' costs.
 
-    For measured sets, one half of the measuring rounds is for training and for single tables' costs; the other half
-    gives the true costs. Errors are mean absolute percentage errors (MAPE), as fractions.
+    If costs are measured, one half of the measuring rounds gives the costs from which both predictions are made. The
+    other half gives the true costs. Errors are mean absolute percentage errors (MAPE), as fractions.
     """
 
     layers: CostLayers
@@ -200,11 +200,11 @@ def train_net(
     num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:
-    """Train a cost net on random sets of the tables, and of their halves, quarters and so on by columns; `cost`
-    computes the sets' true costs.
+    """Train a cost net on random sets of tables and of parts of tables; `cost` computes the sets' true costs.
 
-    `start` is a net to continue from, such as a net trained on `Bandwidth`'s modelled costs where only few sets were
-    measured.
+    Parts are halves of a table's columns, quarters, and so on. `start` is a net whose training is continued; None to
+    begin with random weights. If only few sets are measured, a useful `start` is a net trained on the modelled costs
+    of `Bandwidth`.
     """
     return fit_net(ask_sets(cost, draw_sets(list_parts(tables), num_sets, seed)), batch_size, seed=seed, start=start)
 
@@ -276,9 +276,9 @@ def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, log
 
 
 def choose(net: Net, cost: SetCost) -> SetCost:
-    """Return the net if it is shown to predict held-out sets better than adding up single tables' costs; else the
-    cost that adds these up.
+    """Return the better predictor of costs of sets of tables: the net, or the sum of the single tables' costs.
 
-    For the net to be returned, adding up must also be wrong by more than the measurements' noise.
+    The net is returned only under two conditions. It must be shown to predict held-out sets better than the sum. And
+    the error of the sum must exceed the measurements' noise.
     """
     return net if net.is_better else Additive(cost, net.device_s)

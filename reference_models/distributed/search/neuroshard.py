@@ -2,7 +2,7 @@
 tables and parts a grid search of greedy placements.
 
 The search differs from the paper in two points: a cut halves all parts of a table, and tables of row-wise Adagrad are
-not cut. Runs accept no other cuts.
+not cut. Both restrictions are those of training runs, which accept no other cuts.
 """
 
 import math
@@ -38,8 +38,9 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the fastest placement found by a beam search that may cut tables into halves of columns. Nothing is
     random.
 
-    If no list of pieces (tables or parts) fits the devices' memory, placements are repaired: first that of whole
-    tables, then those of the last beam's lists, until one fits. Raises ConfigError if none can be repaired.
+    A list of the beam holds pieces (tables or parts) to place. If no list fits the devices' memory, placements are
+    repaired until one fits: first the placement of whole tables, then the placements of the last beam's lists. Raises
+    ConfigError if none can be repaired.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]

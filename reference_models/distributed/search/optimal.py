@@ -30,10 +30,12 @@ _SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the placement of whole tables whose slowest device is fastest, with the proved lower bound.
 
-    For up to MAX_ENUMERATED tables all plans are compared. For more tables, an integer program is solved if the cost
-    adds up over tables, unless local search finds a plan at the lower bound. The solver stops after MAX_NODES nodes,
-    or after fewer if there are many tables; then the best plan so far is returned, with a lower bound below its cost.
-    Raises ConfigError if no plan fits, if none was found, or if there are more tables and the cost does not add up.
+    For up to MAX_ENUMERATED tables, none of them kept on a device, all plans are compared. In other tasks the cost of
+    a set must be the sum of the tables' costs. Then local search is tried first: a plan at the lower bound is
+    optimal. If it finds none, an integer program is solved. The solver stops after MAX_NODES nodes, or after fewer if
+    there are many tables. Then the best plan so far is returned, with a lower bound below its cost.
+
+    Raises ConfigError if no plan fits, if none was found, or if not all plans are compared and costs do not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -108,13 +110,12 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
 def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[PlacementPlan | None, float]:
     """Find the fastest placement of whole tables by an integer program.
 
-    The program minimises z: each table has a device, and no device takes more than z seconds or exceeds its memory.
-    `alone` are the seconds that each table adds to its device. `most_s` are the seconds of a known plan's slowest
-    device. Neither includes a device's fixed time.
+    The program minimises z, the seconds of the slowest device, such that each table has a device and no device
+    exceeds its memory. `alone` are the seconds that each table adds to its device. `most_s` are the seconds of a
+    known plan's slowest device, by default infinite. Neither includes a device's fixed time.
 
-    Returns the best plan so far, None if there is none, and a lower bound of z. The bound is `most_s` (by default
-    infinite) if the program is infeasible. It is 0 if there are more than MAX_PLACES tables times devices: such a
-    program is not solved.
+    Returns the best plan found, or None, and a lower bound of z. If the program is infeasible, no plan is found, and
+    the bound is `most_s`. If tables times devices exceed MAX_PLACES, the program is not solved: no plan, and bound 0.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron
@@ -163,8 +164,8 @@ def lower_bound(task: Task, cost: SetCost) -> float | None:
     """Return a lower bound for the slowest device's seconds in plans of whole tables; None if costs do not add up
     over tables.
 
-    The bound is the larger of two: the seconds of all tables shared equally by the devices, and those of the
-    costliest table.
+    The bound is the larger of two numbers: the seconds of all tables, divided equally among the devices, and the
+    seconds of the costliest table. A device's fixed time is added to it.
     """
     if (parts := add_up(cost, task.tables)) is None:
         return None

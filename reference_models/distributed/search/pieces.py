@@ -81,13 +81,13 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place several lists of pieces (tables or parts) on devices. Each list is a placement of its own; `caps` has a
-    limit for each list: the maximum number of columns on a device.
+    """Return a greedy placement of each of several lists of pieces (tables or parts) on the devices.
 
-    Lists are of equal length, and pieces are placed in the list's order. A piece goes to the device of least cost so
-    far, among devices with enough memory and within the limit; if several have the least cost, to the one with the
-    fewest bytes. A piece without room ends its list; with `overflows` it goes to the device with the fewest bytes
-    instead. Each step places one piece of every list, so that the costs of all lists are computed in one call.
+    Lists are of equal length. `caps` has a limit for each list: the maximum number of columns on a device. Pieces are
+    placed in the list's order. Each goes to the device of least cost so far that has enough memory and stays within
+    the limit. Among devices of equal cost, it goes to the one with the fewest bytes. If a piece fits no device, the
+    list's placement fails and has an infinite cost. With `overflows`, the piece goes to the device with the fewest
+    bytes instead. Each step places one piece of every list, so that one call computes the costs of all lists.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))

@@ -22,10 +22,10 @@ far too few."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:
-    """Repair a placement of pieces (tables or parts) that exceeds the devices' memory, and return it as a plan, in
-    which a table's columns are in the order of devices.
+    """Return a placement of pieces (tables or parts) as a plan; if it exceeds the devices' memory, repair it first.
 
-    Raises ConfigError if no placement fits the devices' memory.
+    In the plan, the parts of a table hold its columns in the order of their devices. Raises ConfigError if no
+    placement was found that fits the devices' memory.
     """
     held, repair = find_room(costs, held, search)
     ends, shards = [0] * len(costs.task.tables), []
@@ -40,9 +40,10 @@ def find_room(costs: PieceCosts, held: Held, search: str) -> tuple[Held, Repair 
     """Return a placement of pieces (tables or parts) within the devices' memory, and a record of its repair. If the
     placement `held` fits, it is returned with None.
 
-    Repairs by moves and swaps; if that fails, places pieces anew, the largest first, each where least memory stays
-    free; if that fails, tries arrangements. New placements are improved by moves and swaps. Raises ConfigError if no
-    placement was found; the message says whether it is proved that none exists.
+    Three repairs are tried in turn until one succeeds. The first moves and swaps the pieces of `held`. The second
+    places all pieces anew, the largest first, each on the device where least memory stays free. The third searches
+    all arrangements (`pack`). Placements of the second and third repair are then made faster by moves and swaps.
+    Raises ConfigError if no placement was found; the message says whether it is proved that none exists.
     """
     if all(costs.sizes(pieces).sum() <= costs.task.memory_bytes for pieces in held):
         return held, None
@@ -88,13 +89,13 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
 def pack(
     sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
 ) -> list[int] | bool:
-    """Try arrangements of pieces (tables or parts) on equal devices until one fits, the largest piece first, and
-    first on the device where least memory stays free.
+    """Search, by backtracking, for an arrangement of pieces (tables or parts) that fits equal devices' memory.
 
-    `sizes` are the pieces' bytes; `homes` are the devices on which pieces must stay, -1 for any device.
+    Pieces are placed in falling order of size, and tried first on the device where least memory stays free. `sizes`
+    are the pieces' bytes; `homes` are the devices on which pieces must stay, -1 for any device.
 
-    Returns the device of each piece; False if all arrangements were tried and none fits; True if an arrangement may
-    exist but was not found, after MAX_PACKED placements or with more than MAX_PIECES pieces.
+    Returns the device of each piece if an arrangement was found. Returns False if none exists. Returns True if the
+    question stays open: after MAX_PACKED placements, or if there are more than MAX_PIECES pieces to place.
     """
     homes = np.full(len(sizes), -1) if homes is None else homes
     order = [at for at in np.argsort(-sizes, kind="stable").tolist() if homes[at] < 0]

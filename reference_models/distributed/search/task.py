@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Number of reuse bins, by how often a batch looks up the same row. Bin 0 counts the lookups of rows looked up once
-in a batch, bin k those of rows with 2^(k-1) < lookups <= 2^k. Tables of the paper NeuroShard have the same bins, but
-count rows."""
+"""Number of reuse bins: a histogram of a table's lookups, by how often a batch looks up the same row. Bin 0 counts
+lookups of rows that a batch looks up once. Bin k counts lookups of rows that a batch looks up more than 2^(k-1) and
+at most 2^k times. The paper NeuroShard has the same bins, but its bins count rows, not lookups."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -48,10 +48,10 @@ class EmbeddingTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePart(EmbeddingTable):
-    """Part, on one device, of a table that is cut by rows or copied to devices, as TorchRec's planner may do;
-    searches in this package cut tables only by columns.
+    """What one device holds of a table that is cut by rows or copied to several devices.
 
-    Rows and lookups per sample are those of the part, assuming that a table's lookups are uniform over rows.
+    Plans of TorchRec's planner may have such tables; searches in this package cut tables only by columns. The numbers
+    of rows and of lookups per sample are the part's own. Lookups are assumed to be uniform over the table's rows.
     """
 
     layout: Literal["rows", "host_rows", "copy"]

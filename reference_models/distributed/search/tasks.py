@@ -48,9 +48,9 @@ def task_of(
     """Return the placement task of a benchmark's tables. With an id map, `data` and `num_embeddings` have the mapped
     tables' sizes.
 
-    Reuse (how often a batch looks up the same row) is counted in the trace. Without a trace it follows Zipf's law,
-    with the data's exponent or, if the data has none, that of synthetic data. Raises ConfigError for a trace of other
-    tables, for no tables, and for tables that exceed the memory of all devices.
+    Reuse (how often a batch looks up the same row) is counted in the trace. Without a trace, reuse follows Zipf's
+    law: with the data's exponent or, if the data has none, with the exponent of synthetic data. Raises ConfigError if
+    the trace is of other tables, if there are no tables, or if the tables exceed the memory of all devices.
     """
     if trace is not None and trace.num_rows != tuple(num_embeddings):
         raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
@@ -115,9 +115,9 @@ def keep_tables(task: Task, kept: Sequence[tuple[int, int]]) -> Task:
 def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
     """Return the placement task of the embedding tables that a file describes.
 
-    By default reuse (how often a batch looks up the same row) is that of synthetic data, and optimizer state that of
-    row-wise Adagrad. Raises ConfigError for tables that are not fp32, for no or too many tables, and for tables that
-    exceed the memory of all devices.
+    If the file does not state them, reuse (how often a batch looks up the same row) is as in synthetic data, and the
+    optimizer is row-wise Adagrad. Raises ConfigError if tables are not fp32, if there are none or too many, or if
+    they exceed the memory of all devices.
     """
     if len(tables) > _MAX_TABLES:
         raise ConfigError(f"{tables[_MAX_TABLES].place}: expected at most {_MAX_TABLES:,} tables. Leave some out.")
@@ -152,9 +152,10 @@ def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float,
     """Return a table's mean shares of lookups by reuse bin (how often a batch looks up the row), for n independent
     Zipf-distributed lookups.
 
-    Row r has the probability p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its
-    lookups are binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of p_r
-    (F(high - 1) - F(low - 1)), with F of the binomial (n - 1, p_r). Rows are taken in blocks of nearly equal p.
+    As in synthetic data, a lookup is of row r with the probability p_r, proportional to the integral of x^-exponent
+    from r to r + 1. So the number c of row r's lookups is binomial (n, p_r). Let F be the distribution function of
+    the binomial (n - 1, p_r). The share of lookups in the bin low < c <= high is the sum over rows of
+    p_r (F(high - 1) - F(low - 1)). Rows of nearly equal p are computed as one block.
     """
     edges = np.unique(np.geomspace(1, num_rows + 1, _NUM_BLOCKS).round())
     law = np.log(edges) if exponent == 1 else edges ** (1 - exponent)
@@ -189,11 +190,11 @@ def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
-    """Read NeuroShard's placement tasks, a line `ids dims` each; ids number the tables of NeuroShard's
-    table_configs.json, dims are the tables' numbers of columns.
+    """Read placement tasks in the format of NeuroShard's files: one task per line, `ids dims`.
 
-    NeuroShard's tables have no optimizer state. Raises DatasetError naming file and line, or table, for an invalid
-    file; ConfigError for a file without tables or tasks, and for tables that exceed the memory of all devices.
+    The ids number tables in NeuroShard's table_configs.json; dims are the tables' numbers of columns. NeuroShard's
+    tables have no optimizer state. Raises DatasetError if a file is invalid; the message names the file and the line
+    or table. Raises ConfigError if a file has no tables or tasks, or if tables exceed the memory of all devices.
     """
     if not (known := _read_tables(tables)):
         raise ConfigError(f"{tables} has no tables: expected a list of them.")
@@ -255,15 +256,15 @@ def generate_tasks(
     """Draw placement tasks of random tables, as NeuroShard's released generator does. The tables are drawn at random
     since the files of NeuroShard's own tables are in Git LFS.
 
-    As released: a task has a number of tables in `num_tables` (end excluded), each drawn from 856 tables with a width
-    of 128, 64, 32, 16, 8 or 4 columns. A task is drawn again until all its weights together leave a quarter of one
-    device's memory free (15 GiB of 4 x 4 GiB).
+    Tasks are drawn as in the released code. The number of a task's tables is drawn from `num_tables` (end excluded).
+    Each table is drawn from a pool of 856 tables, and its width from 128, 64, 32, 16, 8 and 4 columns. A task is
+    drawn again until its weights leave a quarter of one device's memory free: they take at most 15 of 4 x 4 GiB.
 
-    The 856 tables: rows are log-uniform from 1,000 to 8,000,000, so that each table fits on a device of 4 GiB.
-    Lookups per sample are log-uniform from 1 to 67 (mean 15.7; published 15.8). Zipf exponents are uniform from .55
-    to 1.1, so that a row of a batch is looked up some 7 times (published 6.9).
+    The pool's tables are random. Their rows are log-uniform from 1,000 to 8,000,000, so that each table fits on a
+    device of 4 GiB. Lookups per sample are log-uniform from 1 to 67 (mean 15.7; published 15.8). Zipf exponents are
+    uniform from .55 to 1.1, so that a row of a batch is looked up some 7 times (published 6.9).
 
-    Raises ConfigError where no drawn task fits.
+    Raises ConfigError if no drawn task fits.
     """
     rng = np.random.default_rng(seed)
     rows = np.exp(rng.uniform(np.log(1e3), np.log(8e6), _NUM_TABLES)).astype(np.int64).tolist()
