@@ -1,10 +1,11 @@
-"""Costs of a model: bytes that it holds and work of its training step, computed from its configuration. Torch-free.
+"""Costs of a model, computed from its configuration: the bytes that it holds, and the work of its training step. The
+module imports no torch.
 
-FLOP counts matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode do; embedding sums, biases
-and activations are not counted. Bytes of a phase are compulsory traffic in fp32: every matrix product reads its
-operands and writes its result once, every other phase reads its inputs and writes its results once, and element-wise
-work is assumed to be fused. An implementation may move more bytes; data that stays in a cache may make it faster than
-memory alone would allow.
+FLOP are counted for matrix products only, two per multiply-add, as MLPerf and torch's FlopCounterMode do; embedding
+sums, biases and activations are not counted. The bytes of a phase are its least memory traffic in fp32. A matrix
+product reads its operands and writes its result once. A phase without matrix products reads its inputs and writes its
+results once. Element-wise work is assumed to be fused into other work. An implementation may move more bytes; on the
+other hand, data that stays in a cache may make it faster than memory alone would allow.
 
 A model declares its step as a `Step`: its layers, its lookups, and the work of its phases other than matrix products.
 All costs that follow from a `Step` are computed here.
@@ -356,11 +357,11 @@ def count_phases(
 ) -> dict[str, PhaseCosts]:
     """Return the costs of a training step by phase, without phases that cost nothing.
 
-    `unique_rows` is the number of distinct embedding rows that the batch looks up.
+    `unique_rows` is the number of distinct embedding rows that the batch looks up. `entered` are the names of the
+    phases that the implementation reports.
 
-    `entered` names the phases that the implementation reports. If EMBEDDING_BACKWARD is not among them, the
-    implementation sums the gradients of each row and applies the sum in one phase, that of the sparse optimizer. The
-    sums are then neither written to memory nor read.
+    If EMBEDDING_BACKWARD is not in `entered`, the phase of the sparse optimizer both sums the gradients of each row
+    and applies the sum. The sums are then neither written to memory nor read from it.
     """
     costs = step.layer_phases()
     for phase, added in _loop_phases(step, data, batch_size, opt_name).items():

@@ -39,11 +39,13 @@ class _Shapes:
 
 
 def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Train one synthetic batch on the CPU with small tables; return the step's costs by torch's FlopCounterMode.
+    """Train one synthetic batch on the CPU with small tables; return the step's costs as counted by torch's
+    FlopCounterMode.
 
-    `load` makes a `TrainingLoop`. FLOP are those of matrix products, forward and backward. The result has the number
-    of weights, but neither the bytes of layers nor the shapes of products. Modules of the types `nn.EmbeddingBag` and
-    `nn.Embedding` count as embedding tables. Raises ConfigError for a workload that is no `TrainingLoop`.
+    `load` makes a `TrainingLoop`. FLOP are those of the matrix products of the forward and backward pass. The result
+    has the number of weights, but neither the bytes of layers nor the shapes of matrix products. Modules of the types
+    `nn.EmbeddingBag` and `nn.Embedding` count as embedding tables. Raises ConfigError if the workload is no
+    `TrainingLoop`.
     """
     from torch.utils.flop_counter import FlopCounterMode  # imports triton
 
@@ -74,9 +76,11 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
 
 
 class _Counting:
-    """Counter of torch operators, to be subclassed together with torch's TorchDispatchMode. `__torch_dispatch__` is
-    defined here and not in the subclass: torch wraps a `__torch_dispatch__` that a dispatch mode's own class defines,
-    and the wrapper imports torch's compiler and triton at the first operator."""
+    """Mixin that counts torch operators: a subclass inherits from the mixin and from torch's TorchDispatchMode.
+
+    The mixin defines `__torch_dispatch__`, not the subclass. torch would wrap a method that the subclass defines, and
+    the wrapper imports torch's compiler and triton at the first operator.
+    """
 
     counts: Counter[str]
     _phase: str

@@ -1,8 +1,8 @@
 """Drop a dataset's pages from the operating system's page cache, and verify that they are gone.
 
 `posix_fadvise(POSIX_FADV_DONTNEED)` drops a file's clean pages without root (posix_fadvise(2)); `mincore(2)` counts
-the remaining ones. A run that starts from a warm cache reads its data faster than one that does not, so the log has
-what was actually achieved.
+the remaining ones. A run reads its data faster from a warm cache than from a cold one, so the run's log records
+whether the cache was cleared.
 """
 
 import ctypes
@@ -40,10 +40,11 @@ class PageCacheClear:
 
 
 def clear_page_cache(paths: Iterable[str | Path]) -> PageCacheClear:
-    """Write back every file and drop its pages from the page cache; for a folder, those of all files below it.
+    """Write each file's changed pages to disk, then drop the file's pages from the page cache. For a folder, do this
+    for all files below it.
 
-    `cleared` of the result is True only where mincore has confirmed it. Raises OSError when a path is missing or
-    unreadable.
+    `cleared` of the result is True only if mincore has confirmed that the pages are gone. Raises OSError if a path is
+    missing or unreadable.
     """
     files = list_files(paths)
     sizes = {path: path.stat().st_size for path in files}
@@ -75,10 +76,10 @@ def can_clear() -> bool:
 
 
 def count_resident_bytes(path: Path) -> int | None:
-    """Return the bytes of a file that the page cache holds, in whole pages but at most the file's size.
+    """Return the number of a file's bytes that are in the page cache: whole pages, but at most the file's size.
 
-    None where the kernel does not tell: on other systems, and on files that this user neither owns nor may write, for
-    which it answers that everything is resident (mincore(2), since Linux 5.0).
+    Return None where the kernel does not tell. That is the case on systems other than Linux, and for files that this
+    user neither owns nor may write: since Linux 5.0, mincore(2) reports all pages of these files as resident.
     """
     if sys.platform != "linux" or not _may_ask(path):
         return None

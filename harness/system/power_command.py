@@ -40,11 +40,11 @@ class PowerCommand(threading.Thread):
         self._kill()
 
     def take_energy(self, stopped_s: float) -> float | None:
-        """End the calls of the power command, and return the energy in joules from `started_s` to `stopped_s` (times
-        of the monotonic clock), integrated from the watts by the trapezoidal rule.
+        """End the calls of the power command, and return the energy in joules from `started_s` to `stopped_s`, which
+        are times of the monotonic clock. The energy is the integral of the watts by the trapezoidal rule.
 
-        Before the first reading the watts are taken to equal the first one, after the last reading the last one. None
-        if there is no energy; `problem` has the reason.
+        The watts before the first reading are taken to equal the first reading, the watts after the last reading the
+        last one. Return None if no energy can be computed; `problem` then has the reason.
         """
         self.end()
         self.join(1.0)  # longer only where a process outside the group still holds the output

@@ -264,9 +264,9 @@ def check_libraries() -> Check:
 
 
 def unsupported_versions() -> list[str] | None:
-    """Return descriptions of what this release does not support: Python, if its version is unsupported, and each
-    required package that is missing or has an unsupported version. None if the metadata of dlrmbench's installation
-    is missing."""
+    """Return descriptions of what this release does not support on this system: the Python version, if unsupported,
+    and each required package that is missing or has an unsupported version. Return None if the package metadata of
+    dlrmbench is missing."""
     try:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
@@ -284,10 +284,10 @@ def unsupported_versions() -> list[str] | None:
 
 
 def unsupported_requirements() -> list[Requirement]:
-    """Return the requirements in dlrmbench's package metadata whose installed version is missing or unsupported;
-    requirements of pip extras, which are optional, are not checked.
+    """Return the requirements in dlrmbench's package metadata whose installed version is missing or unsupported.
+    Requirements of pip extras are optional and not checked.
 
-    Raises importlib.metadata.PackageNotFoundError where the metadata is not installed.
+    Raises importlib.metadata.PackageNotFoundError if the metadata is not installed.
     """
     required = [Requirement(text) for text in metadata.distribution("dlrmbench").requires or []]
     return [

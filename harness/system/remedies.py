@@ -29,10 +29,10 @@ change nothing: only the user can tell which processes may be ended."""
 
 
 def find_commands(name: str, root: Path = ROOT, *, is_root: bool | None = None) -> tuple[str, ...]:
-    """Return, in order, the shell commands that fix a warning of the environment check `name`, or that list the
-    processes or settings behind the warning. Return an empty tuple if no command helps.
+    """Return shell commands for a warning of the environment check `name`, in the order in which to run them. They
+    fix the cause, or list the processes or settings behind it. Return an empty tuple if no command helps.
 
-    With `is_root` the commands are written without sudo. By default sudo is left out if this process runs as root.
+    If `is_root`, the commands are written without sudo. By default, sudo is left out if this process runs as root.
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     sudo = "" if is_root else "sudo "

@@ -190,9 +190,12 @@ def run_for_output(*command: str, timeout_s: float = 10.0, **environ: str) -> st
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
-    """Return two numbers of bytes: the lowest memory limit of this process's cgroup and of the cgroups above it, and
-    the memory that can still be used before one of these limits is reached. Each number is None without a limit.
-    Clean file pages do not count as used."""
+    """Return two numbers of bytes. The first is the lowest of the memory limits of this process's cgroup and the
+    cgroups above it. The second is the memory that this process can still use before it reaches one of these limits.
+
+    The first is None if there is no limit. The second is None also if the memory in use is unknown. Clean file pages
+    do not count as used.
+    """
     limits, headrooms = [], []
     for folder in list_cgroup_folders("memory", root):
         limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")

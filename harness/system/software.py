@@ -42,13 +42,13 @@ WORKER_VARIABLES = {SPIN: "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOL
 """Environment variables that a worker process has by default; values that the user sets have precedence. Only GNU's
 libraries read these variables.
 
-- The first variable limits how long OpenMP's threads spin at a barrier before they sleep, unless autotuning chose
-  another limit. With GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning
+- The spin count limits how long OpenMP's threads spin at a barrier before they sleep; a value chosen by autotuning
+  replaces it. With GNU's default (300,000) one busy neighbour slows small layers tenfold and more, since a spinning
   thread keeps the core from the thread that it waits for. On a quiet system GNU's default saves 5 to 27 % of small
   steps.
-- The other two keep freed memory for the next step. Without them every tensor above 32 MiB, and often a smaller one,
-  is given back to the system, and its pages are cleared again at each use. That takes a tenth of a step at batch size
-  65,536, and a fifth of a step of the reference implementation.
+- The MALLOC variables keep freed memory for the next step. Without them every tensor above 32 MiB, and often a
+  smaller one, is given back to the system, and its pages are cleared again at each use. That takes a tenth of a step
+  at batch size 65,536, and a fifth of a step of the reference implementation.
 """
 _INSTRUCTION_SETS = (
     "avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "sve", "bf16",

@@ -39,10 +39,11 @@ def make_submission_fields(
     *,
     config_source: str = "[submission]",
 ) -> dict[str, SubmissionValue]:
-    """Return all given submission fields; a later source wins: table, then environment, then option.
+    """Return all given submission fields. They come from the table, the environment and options; if a field has
+    several values, an option wins over the environment, and the environment over the table.
 
-    `submitter` and `platform` are always included, 'unspecified' by default, since a log must name both. Options that
-    are None were not given. Raises HarnessError (exit code 2) on unknown fields and invalid values.
+    `submitter` and `platform` are always included, by default 'unspecified', since a log must name both. An option of
+    None was not given. Raises HarnessError (exit code 2) on unknown fields and invalid values.
     """
     given = {name: SubmissionValue(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
     sources: list[tuple[str, str, Any]] = [(key, f"{config_source} {key}", config_table[key]) for key in config_table]

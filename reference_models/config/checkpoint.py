@@ -18,27 +18,28 @@ NEVER, ALL = "never", "all"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointConfig:
-    """Section [checkpoint] of a benchmark definition: checkpoints of a model with embedding tables during training,
-    as in the paper Check-N-Run. A thread writes them while training goes on; they hold all embedding rows, or only
-    those that changed, and may quantise them. The section does not change the training problem, so it is not in the
-    definition's digest."""
+    """Section [checkpoint] of a benchmark definition: how a model with embedding tables is checkpointed during
+    training. The methods are those of the paper Check-N-Run. A thread writes checkpoints while training goes on. A
+    checkpoint holds all embedding rows or only the changed ones, and may quantise them. The section does not change
+    the training problem, so the definition's digest leaves it out."""
 
     every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
     """Interval from one checkpoint to the next: a number of samples, or a share of the epoch such as 5%; `never`
     makes no checkpoints."""
     policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
-    """Embedding rows that a checkpoint holds. `full`: all rows. `one_shot`: rows changed since the first checkpoint,
-    which holds all rows. `consecutive`: rows changed since the last checkpoint. `intermittent`: as `one_shot`, but a
-    checkpoint holds all rows again as soon as that is expected to write fewer bytes over all checkpoints."""
+    """Embedding rows that a checkpoint holds. `full`: all rows. `one_shot`: all rows in the first checkpoint, in
+    others the rows changed since the first. `consecutive`: all rows in the first checkpoint, in others the rows
+    changed since the checkpoint before. `intermittent`: as `one_shot`, but a checkpoint holds all rows again when
+    that is expected to reduce the bytes written by all checkpoints."""
     bits: Literal[32, 8, 4, 2] = 32
     """Bits of each value of an embedding row; optimizer state and all other weights are stored unchanged."""
     rounding: Literal["plain", "adaptive"] = "plain"
     """Rounding of quantised rows: `plain` divides the range from a row's least to its largest value into equal steps;
     `adaptive`, only with 4 or 2 bits, searches for the range with the least squared error."""
     keep: Annotated[int | str, Meta(extra_json_schema={"description": _KEEP})] = ALL
-    """Number of newest checkpoints to keep on disk, or `all`. Older checkpoints that are needed to restore these stay
-    as well: restoring a `consecutive` checkpoint needs all checkpoints before it. Other checkpoints are removed once
-    a newer checkpoint is complete."""
+    """Number of newest checkpoints to keep on disk, or `all`. Older checkpoints stay as well if they are needed to
+    restore the kept ones: restoring a `consecutive` checkpoint needs all checkpoints before it. Other checkpoints are
+    removed once a newer checkpoint is complete."""
     restores: Count = 0
     """Number of times, evenly spread over a measurement of quality (--quality), that training restores its newest
     checkpoint and continues from there."""

@@ -19,12 +19,13 @@ class IdMapConfig:
     """Section [id_map]: mapping of ids onto fewer embedding rows; the number of ids of each table is in [data]."""
 
     kind: Literal["none", "hash", "quotient_remainder", "frequency", "learned", "classes"] = "none"
-    """Map from an id to embedding rows. `hash`: a multiplicative hash. `quotient_remainder`: the sum of two rows, one
-    for the quotient and one for the remainder of a division of the id. `frequency`: the most frequent ids have rows
-    of their own, the others are hashed. `learned`: as `frequency`, but ids whose embeddings are alike share a row.
-    `classes`: ids of a generated `click_log` are mapped by the latent classes that generated it; this is a control,
-    as the classes are not in the data. `none`, `hash` and `quotient_remainder` work with every command, `frequency`
-    and `learned` only with --quality, serving and traces, `classes` only with --quality."""
+    """Method that maps an id to embedding rows. `none`: ids are not mapped. `hash`: a multiplicative hash of the id
+    is its row. `quotient_remainder`: the id is divided, and the row of the quotient is added to the row of the
+    remainder. `frequency`: the most frequent ids have rows of their own, the others are hashed. `learned`: as
+    `frequency`, but ids whose embeddings are alike share a row. `classes`: ids of a generated `click_log` share a row
+    if the log was generated with the same latent class for them; this is only a control, since a dataset does not
+    show latent classes. `none`, `hash` and `quotient_remainder` work with every command. `frequency` and `learned`
+    work only with --quality, serving and traces. `classes` works only with --quality."""
     budget: Annotated[float, Meta(gt=0, le=1)] = 0.1
     """Share of a table's rows that remain after the id map; their number is rounded down. Tables of 200 rows or fewer
     keep all rows."""
@@ -43,11 +44,11 @@ class IdMapConfig:
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return, for each table under the id map, its number of rows and the number of rows that are summed for an
-        id.
+        """Return two numbers for each table under the id map: the rows that the table has, and the rows whose sum is
+        the embedding of an id.
 
         `num_embeddings` has the number of ids of each table. Raises ConfigError if `budget`, the share of rows that
-        remain, leaves a table too few rows.
+        the map keeps, leaves a table too few rows.
         """
         width = 2 if self.kind == "quotient_remainder" else 1
         found = []

@@ -1,8 +1,8 @@
-"""Conversion of a benchmark definition's TOML tables to typed records, whose types check a definition and describe
-its schema.
+"""Conversion of a benchmark definition's TOML tables to typed records.
 
-A record is a frozen dataclass; its fields' types state the allowed values. An error names the field, the value given
-and the values allowed.
+A record is a frozen dataclass. The types of its fields state the allowed values: definitions are checked against
+them, and the schema of definitions is made from them. An error names the field, the value given and the values
+allowed.
 """
 
 import math

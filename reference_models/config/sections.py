@@ -116,11 +116,11 @@ TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """Section [data] of a definition, the dataset. `num_embeddings` is None where the table sizes are only in the
-    prepared dataset's manifest (kind criteo).
+    """Section [data] of a definition: the dataset. `num_embeddings` is None if only the manifest of the prepared
+    dataset has the table sizes (kind criteo).
 
-    `parameters` depend on the kind of data, such as those of the model (teacher) that labels a generated click log,
-    those of the preprocessing of Criteo's text files, or the Zipf exponent of synthetic ids.
+    The keys of `parameters` depend on the kind of data. Examples are the settings of the model (teacher) that labels
+    a generated click log, the preprocessing of Criteo's text files, and the Zipf exponent of synthetic ids.
     """
 
     kind: str
@@ -142,8 +142,8 @@ class DataConfig:
 
     @property
     def mapped(self) -> "DataConfig":
-        """Return the data section as training sees it after the id map: `num_embeddings` has the tables' rows under
-        the map, `multi_hot` the number of rows that a sample then looks up in each table.
+        """Return the data section after the id map, as training uses it: `num_embeddings` has the number of rows of
+        each mapped table, `multi_hot` the number of rows that a sample looks up in each mapped table.
 
         Raises ConfigError if the map does not fit the tables.
         """
@@ -190,11 +190,12 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Section [runtime]: settings that may differ between systems without changing the training problem. `threads` is
-    None where the harness chooses the number of CPU threads (`auto`, or no value, in the file).
+    """Section [runtime]: settings that may differ between systems without changing the training problem. If `threads`
+    is None (in the file: `auto`, or no value), the harness chooses the number of CPU threads.
 
-    `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes: the number of processes,
-    the placement of tables on them, and the form in which embeddings and dense gradients are sent.
+    `ranks`, `sharding`, `comm` and `grad_comm` are for implementations of several processes. They set the number of
+    processes, the placement of tables on the processes, the form in which embeddings are sent, and the form in which
+    dense gradients are sent.
     """
 
     device: str = "cpu"
@@ -203,9 +204,9 @@ class RuntimeConfig:
     """Number of CPU threads of a rank, or `auto`: the fastest number by timing; with several ranks, the CPU cores
     divided among the ranks."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"
-    """Precision of matrix products: `fp32`, `bf16` (CPUs without bf16 products emulate them), on GPUs also `tf32`, on
-    CPUs `int8` for serving only. `auto` trains in bf16 where timing finds it faster and a calibration in bf16 met the
-    quality target, else in fp32."""
+    """Precision of matrix products. `fp32` and `bf16` work on CPUs and GPUs; a CPU without bf16 instructions emulates
+    them. `tf32` works on GPUs only. `int8` works on CPUs only, for serving only. `auto` trains in bf16 if bf16 is
+    measured to be faster and a calibration in bf16 met the quality target, else in fp32."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
     """Precision of the embedding rows of a model that answers queries (serving); training takes `fp32` alone."""
     graph: Literal["auto", "off"] = "auto"

@@ -1,6 +1,9 @@
-"""Simpler models that must miss the quality target, which was calibrated with the optical network; if they reached
-it, the target would be too easy. They are a linear classifier of pixels, without light, and an optical network whose
-shared masks are not trained."""
+"""Models simpler than the optical network that must miss the quality target: if they reached it, the target would be
+too easy.
+
+One is a linear classifier of pixels, without light. The other is an optical network whose shared masks are not
+trained. The target was calibrated with the full optical network.
+"""
 
 from typing import Any
 

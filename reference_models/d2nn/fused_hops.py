@@ -1,8 +1,9 @@
-"""Propagation of light in the optical network without Fourier transforms of dark rows; its backward pass is written
-by hand.
+"""Propagation of light in the optical network that skips the Fourier transforms of dark rows. The backward pass is
+written by hand.
 
-A field is padded, and cropped, along one axis at a time. In a window twice as wide as the grid, half of the rows are
-dark before the first transform, and half are cropped after the last. The transforms leave these rows out.
+A field is padded and cropped along one axis at a time. If the padded window is twice as wide as the grid, half of the
+rows are dark before the first transform, and half of the rows are cropped after the last one. These rows are not
+transformed.
 """
 
 from typing import Any
@@ -30,11 +31,11 @@ def travel(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
 
 
 class MaskedHop(torch.autograd.Function):
-    """Autograd function: a mask shifts the phase of fields complex [..., B, n, n] by `phase` float [..., 1, n, n],
-    then the light propagates to the next plane.
+    """Autograd function that shifts the phase of fields and propagates them to the next plane. The fields are complex
+    [..., B, n, n]; a mask shifts them by `phase` float [..., 1, n, n].
 
-    The backward pass propagates by the conjugate transfer function. A cell's gradient is Im(conj(u) du), summed over
-    the patterns: u is the field behind the mask, du its gradient.
+    The backward pass propagates gradients by the conjugate transfer function. The gradient of a mask's cell is
+    Im(conj(u) du), summed over the patterns, where u is the field behind the mask and du is the gradient of u.
     """
 
     @staticmethod

@@ -1,10 +1,10 @@
-"""A diffractive optical network (Lin et al., 2018) of several tasks (Li et al., 2021), in plain PyTorch.
+"""A diffractive optical network (Lin et al., 2018) for several tasks (Li et al., 2021), in plain PyTorch.
 
-A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method, in free
-space where the grid is padded, else on a grid that wraps around; at each plane a mask shifts its phase, cell by cell,
-by trained amounts. The first masks are shared by all tasks, the last masks belong to one task each. Behind them
-light falls on detectors, one per class: the class is the detector with the most light, and its share of all detected
-light is its probability.
+A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method: in free
+space if the grid is padded, else on a grid that wraps around. At each plane a mask shifts the phase of each cell by a
+trained amount. The first masks are shared by all tasks; each of the last masks belongs to one task. Behind the last
+masks the light falls on detectors, one per class. The predicted class is the class of the detector with the most
+light; a class's probability is its detector's share of all detected light.
 """
 
 import math
@@ -42,10 +42,10 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
 def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
     """Return the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
 
-    It is the Fourier transform of the impulse response from cell to cell. The response is computed in a window
-    FREE_WINDOW grids wide, and set to 0 beyond the distances that occur between cells of one grid. A padding of 2 is
-    therefore exact for all light that reaches the grid, at any angle. Raises ValueError for a padding below 2, in
-    which distances would alias.
+    It is the Fourier transform of the impulse response, the field at one cell due to light at another. The response
+    is computed in a window FREE_WINDOW grids wide, and set to 0 beyond the distances that occur between cells of one
+    grid. A padding of 2 is therefore exact for all light that reaches the grid, at any angle. Raises ValueError for a
+    padding below 2, at which light would wrap around onto the grid.
     """
     if padding < 2:
         raise ValueError(f"padding is {padding}, expected at least 2")

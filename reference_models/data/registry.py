@@ -90,7 +90,8 @@ def generate_dataset(
 
 
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError.
+    """Open a dataset's training and evaluation splits, reading metadata only. Raises DatasetError if the dataset
+    cannot be opened.
 
     With section [id_map], ids become rows of smaller tables while samples are read. If the maps (`data.id_maps`) are
     not made yet, the splits have the smaller tables' sizes but cannot be read.

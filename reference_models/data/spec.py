@@ -47,9 +47,9 @@ class DataSection:
         "mlperf_one_hot",
         "mlperf_multi_hot",
     ]
-    """Kind of data: `click_log`, `click_sequence` and `patterns` are generated, `criteo` is prepared from text in
-    Criteo's format, the others are MLPerf's own files. Files with other columns have the kind `columns`, whose
-    section [data] has other keys."""
+    """Kind of data. `click_log`, `click_sequence` and `patterns` are generated, `criteo` is prepared from text in
+    Criteo's format, and `mlperf_one_hot` and `mlperf_multi_hot` are MLPerf's own files. Files with other columns have
+    the kind `columns`; its section [data] has other keys."""
     name: str
     """Name of the dataset, part of its folder's name."""
     train_samples: PositiveCount | None = None
@@ -104,13 +104,13 @@ class DataSpec:
     """Layout (arrays, class of batches) of data whose labels are shares from 0 to 1; None if this kind of data cannot
     have soft labels."""
     generate: Callable[[DataConfig], "Parts"] | None = None
-    """Function that returns a dataset's `Parts`, the tasks that generate the dataset and the function that executes
-    one of them; raises ConfigError for parameters or sizes that this kind of data cannot have. None for data that is
+    """Function that returns a dataset's `Parts`: the tasks that generate the dataset, and a function that executes
+    one task. It raises ConfigError for parameters or sizes that this kind of data cannot have. None for data that is
     not generated."""
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
-    """Function that takes a generated dataset's definition and a split, and returns the best possible scores, and the
-    labels, of the split's samples: for clicks float64 [N] and uint8 [N], for classes float64 [N, T, K] and int64
-    [N, T]. None for data that is not generated."""
+    """Function that takes a generated dataset's definition and a split, and returns the best possible scores of the
+    split's samples and their labels. For clicks these are float64 [N] and uint8 [N], for classes float64 [N, T, K]
+    and int64 [N, T]. None for data that is not generated."""
     prepare: Callable[..., Any] | None = None
     """Function that makes a dataset from a user's files for `data prepare`: takes (train_files, eval_files, data,
     folder) and the options of `prepare_files`, whose `PreparedDataset` it returns; None if data is not prepared."""

@@ -94,7 +94,8 @@ class TableEntry:
 
 
 def read_tables(path: Path, needs: Collection[str] = ()) -> tuple[TableEntry, ...]:
-    """Read the embedding tables that a .csv or .json file of at most 16 MiB describes, in the file's order.
+    """Read the embedding tables that a .csv or .json file of at most 16 MiB describes; return them in the file's
+    order.
 
     Name and rows are always required; `needs` names further COLUMNS that no table may leave empty. Raises
     DatasetError (exit code 8) if the file is not valid: the message names file and line, what was found, what was

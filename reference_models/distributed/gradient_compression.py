@@ -30,11 +30,11 @@ class TopK:
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return positions int64 [k] and values [k] of the gradients of a bucket to send, and the residual [N] to
-        keep.
+        """Return the part of a bucket's gradients to send, as positions int64 [k] and values [k], and the residual
+        [N] to keep for the next step.
 
-        The values and the new residual add up exactly to the gradient plus the last residual: each number is in one
-        of the two and zero in the other.
+        The values and the new residual add up exactly to the gradient plus the last residual: each number is either
+        in the values or in the residual.
         """
         total = bucket.buffer() + self._residual(bucket)
         count = max(1, math.ceil(self.density * total.numel()))
@@ -97,11 +97,12 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
 
 
 def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
-    """Make a model's ranks exchange gradients by the compression scheme that `grad_comm` names; "dense" is
-    DistributedDataParallel's default exchange.
+    """Make a model's ranks exchange gradients by the compression scheme `grad_comm`. "dense" is
+    DistributedDataParallel's default exchange, without compression.
 
-    The hooks have a process group of their own: PowerSGD's later rounds begin in callbacks, at different moments on
-    different ranks, and would otherwise mix with the embedding exchange of other ranks.
+    The compression hooks have a process group of their own. PowerSGD starts its later rounds in callbacks, which run
+    at different moments on different ranks. In a shared group they would mix with the embedding exchange of other
+    ranks.
     """
     scheme, parameter = parse_grad_comm(grad_comm)
     if scheme == "dense":

@@ -1,7 +1,7 @@
 """Sending of the next batch's ids to the ranks that hold their embedding rows, while the current batch is computed.
 
-The idea is that of TorchRec's TrainPipelineSparseDist. That class rewrites a traced model; this module's model
-accepts ids that were sent already. On GPUs copies and exchanges are on a stream of their own. Results equal those of
+The idea is that of TorchRec's TrainPipelineSparseDist. That class rewrites a traced model, whereas the model here
+accepts ids that were sent already. On GPUs copies and exchanges run on a stream of their own. Results equal those of
 training without sending ahead. The module has not been run on GPUs.
 """
 

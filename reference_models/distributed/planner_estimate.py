@@ -74,8 +74,8 @@ class TablePlacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceLoad:
-    """Load of a device under a placement: bytes of tables, optimizer state and buffers, and seconds of lookups per
-    step.
+    """Load of one device under a placement of tables: bytes of tables, optimizer state and buffers, and seconds of
+    lookups per step.
 
     `host_memory_bytes` are the bytes of the device's tables in the host's memory, for kernels that store rows there.
     """
@@ -90,10 +90,10 @@ class DeviceLoad:
 class PlannerEstimate:
     """Placement of embedding tables by a planner, with estimated memory and time; nothing is measured.
 
-    `step_s` are the seconds per step of the slowest device, of embeddings only; `balance` is `step_s` divided by the
-    mean over devices.
+    `step_s` is the time per step, for embeddings only, of the slowest device. `balance` is `step_s` divided by the
+    mean of that time over devices.
 
-    `is_search_cut`: the search ended before all plans were compared.
+    `is_search_cut` is true if the search ended before all plans were compared.
     """
 
     devices: Devices

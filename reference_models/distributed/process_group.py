@@ -47,11 +47,12 @@ class ProcessGroup:
 
 
 def join(meeting: Rendezvous, device: torch.device, timeout_s: float) -> ProcessGroup:
-    """Connect the ranks after their rendezvous, each with its own `device`, which becomes current before NCCL starts.
+    """Connect the ranks after their rendezvous. `device` is this rank's own device, which becomes current before NCCL
+    starts.
 
     `timeout_s` limits, in seconds, how long any collective call waits for another rank.
 
-    Raises RuntimeError, here and in every collective call, when a rank is lost.
+    Raises RuntimeError, here and in every collective call, if a rank is lost.
     """
     timeout = timedelta(seconds=timeout_s)
     meeting.store.set_timeout(timeout)

@@ -70,10 +70,10 @@ def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
 
 
 def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first id, and the number of ids, in each of 2**12 slices of equal probability: int64 [2**12] each.
+    """Return the first id, and the number of ids, of each of 2**12 slices of equal probability: int64 [2**12] each.
 
-    `masses` are the ids' weights. A sample draws a slice, then one of the slice's ids, all equally likely. Rare ids
-    are many to a slice, so that they are equally probable within a slice.
+    `masses` are the ids' weights. A sample draws a slice, then one of the slice's ids; both draws are uniform. A
+    frequent id can fill several slices. Many rare ids share a slice, and are then equally probable within it.
     """
     edges = np.add.accumulate(masses)
     total = int(edges[-1])

@@ -54,9 +54,9 @@ class TeacherConfig:
     interaction_order: Literal[2, 3, 4] = 2
     """Number of sparse features per interaction: 2 (pairs); 3 or 4 (groups) only with pairing = `matching`."""
     pairing: Literal["random", "matching"] = "random"
-    """Choice of the interacting pairs of features: `random`, or `matching`, in which no feature is in two pairs or
-    has fewer than 32 ids. Pairs that share a feature compete for its embeddings, and the initial weights decide which
-    pair is learned."""
+    """Choice of the interacting features. With `random`, pairs are drawn at random, and may share a feature: such
+    pairs compete for its embeddings, and the initial weights decide which pair is learned. With `matching`, no
+    feature is in two pairs or groups, and only features of at least 32 ids interact."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
     """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little about
     the label."""
@@ -114,11 +114,10 @@ class DenseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
-    """Interaction of two to four sparse features: `term`, float32 [32 ** len(features)], is what it adds to the click
-    logit.
+    """Interaction of two to four sparse features. `term`, float32 [32 ** len(features)], has the number that the
+    interaction adds to the click logit, for each combination of latent classes of the features' ids.
 
-    The index in `term` has the latent classes of the features' ids as digits to base 32, the first feature's class
-    first.
+    The index in `term` is a number to base 32 whose digits are the latent classes, the first feature's class first.
     """
 
     features: tuple[int, ...]
@@ -226,11 +225,11 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Return products of one coordinate of the interacting features' class vectors, for every combination of their
-    latent classes: float64 [32, 32, ...], an axis per feature.
+    """Return, for every combination of the interacting features' latent classes, the product of one coordinate of the
+    classes' vectors: float64 [32, 32, ...], an axis per feature.
 
-    `coordinates` has the coordinate's values for each feature, `mean` is added to all of them. The constant product,
-    of `mean` with itself, is subtracted from each product.
+    `coordinates` has the coordinate of every class for each feature; `mean` is added to all of them. The product of
+    the means alone, which is the same for all combinations, is subtracted.
     """
     if len(coordinates) == 2:  # in the order of operations with which the digests of datasets of pairs are pinned
         a, b = coordinates[0][:, None], coordinates[1][None, :]
@@ -251,10 +250,11 @@ def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
 
 
 def _dense_feature(key: int, scale: float) -> DenseFeature:
-    """Return the values of a dense feature, and their effects on the click logit, which have the standard deviation
-    `scale`.
+    """Return the possible values of a dense feature, and the effect of each value on the click logit. The effects
+    have the standard deviation `scale`.
 
-    log(1 + x) is exponentially distributed, shifted down and cut at 0, so that some samples are 0, as counts are.
+    For a value x, log(1 + x) is exponentially distributed, shifted down and cut at 0. Some values are therefore 0, as
+    in real counts.
     """
     quantiles = tables.exponential_quantiles()
     spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))

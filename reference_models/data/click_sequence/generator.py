@@ -123,8 +123,8 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
-    """Return the tasks that generate both splits of a sequence log, each a range of `chunk_users` users, and the
-    function that yields a task's events.
+    """Return the tasks that generate both splits of a sequence log, and the function that yields a task's events. A
+    task is a range of `chunk_users` users, whose events it generates for both splits.
 
     The data's bytes do not depend on `chunk_users`. Raises ConfigError if the definition has sizes or parameters that
     a sequence log cannot have.

@@ -1,11 +1,18 @@
-"""Build the hidden teacher of a generated sequence log: the next click's probability, given the user's past.
+"""Build the hidden teacher of a generated sequence log: it gives the probability of a user's next click from the
+user's past.
 
-Every item has an artist, every artist one of several latent classes; every user has a few favourite classes, to which
-most of the user's items belong. The logit of a click is the sum of a bias, the item's own effect, and a term for each
-of the user's last events before the window. The term of the k-th last event is weight_k * s * affinity: s is +1 if
-the event was a click, else -1; the affinity is `same_class` + `other_class` if the event's item and the item are of
-one class, else `other_class`; weight_k is proportional to decay**k, and all weights together have the Euclidean norm
-`history_scale`. So a click depends on the history, where older events matter less, and on the item.
+Every item has an artist, and every artist one of several latent classes. Every user has a few favourite classes, to
+which most of the user's items belong.
+
+The logit of a click on an item is the sum of a bias, the item's own effect, and a term for each of the user's last
+events before the window. The term of the k-th last event is weight_k * s * affinity:
+
+- s is +1 if the event was a click, else -1.
+- The affinity is `same_class` + `other_class` if the event's item and the present item are of one class, else
+  `other_class`.
+- weight_k is proportional to decay**k; the vector of all weights has the Euclidean norm `history_scale`.
+
+So a click depends on the item and on the history, in which older events matter less.
 """
 
 from dataclasses import dataclass
@@ -86,9 +93,9 @@ class SequenceTeacher:
     """Number of items in each of the 2**12 equal slices into which a latent class's cumulative probability is cut:
     int64 [classes, 2**12]."""
     terms: NDArray[np.float32]
-    """Number that each of the user's last K earlier events adds to the click logit of an event: float32 [K, 2, C, C].
-    The axes are the earlier event's age, its click (no, yes), the latent class of its item, and that of the present
-    item."""
+    """Terms that the user's last K earlier events add to the click logit of the present event: float32 [K, 2, C, C].
+    The axes are the age of the earlier event (in events), whether it was a click (no, yes), the latent class of its
+    item, and the latent class of the present item."""
     favourite_key: int
 
 

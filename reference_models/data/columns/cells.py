@@ -117,12 +117,12 @@ def parse_words(column: pa.Array) -> NDArray[np.float64]:
 
 
 def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int64], NDArray[np.bool_], bool]:
-    """Return the times in a column of text in nanoseconds since 1970 [n], a mask [n] of cells that are no times, and
-    whether the times name a time zone.
+    """Return three things for a column of text: its times in nanoseconds since 1970 [n], a mask [n] of the cells that
+    are no times, and whether the times name a time zone.
 
-    Times without a zone are compared as written, times with a zone as instants. `has_zone` states whether the
-    column's times have a zone; a time of the other kind counts as no time. If `has_zone` is None, the column's first
-    time decides.
+    Times without a zone are compared as written, times with a zone as instants. `has_zone` states which of the two
+    the column must have; a time of the other kind counts as no time. If `has_zone` is None, the column's first time
+    decides.
     """
     column = compute.utf8_trim(column, BLANKS)
     if has_zone is None:

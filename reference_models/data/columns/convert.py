@@ -171,10 +171,11 @@ class ColumnBatch:
         return to_numpy(compute.is_in(column, value_set=pa.array(positive, pa.string()))).astype(np.uint8)
 
     def values_of(self, given: SparseColumn) -> NDArray[np.uint64]:
-        """Return the values of a category column, uint64 [n] or [n, max_ids]: 64 bits of a hash of each value's text.
+        """Return the values of a category column, uint64 [n] or [n, max_ids]. A value is 64 bits of a hash of the
+        id's text.
 
-        MISSING fills cells without ids. Two of ten million values share a hash with a probability of 3 in a million.
-        Raises DatasetError for a cell of more than max_ids, and for a list where one id is expected.
+        MISSING fills places without an id. Among ten million values, the probability that any two share a hash is 3
+        in a million. Raises DatasetError if a cell has more than max_ids ids, or a list where one id is expected.
         """
         column = self.columns.column(given.column)
         if is_list(column.type):
@@ -238,9 +239,9 @@ class ColumnBatch:
     def times_of(self, name: str, known: Times | None) -> Times:
         """Return the times of the batch's rows; rows without a time are left out.
 
-        Numbers stay as they are, dates and times become instants. `known` are the times of earlier rows, None for a
-        file's first rows: text is read as numbers or as dates, and with or without a time zone, as in the earlier
-        rows. Raises DatasetError for a column of a type other than dates, times, numbers or text.
+        Numbers stay as they are, dates and times become instants. `known` are the times of the file's earlier rows,
+        None for its first rows. Text is read as in the earlier rows: as numbers or as dates, with or without a time
+        zone. Raises DatasetError if the column's type is not dates, times, numbers or text.
         """
         column = self._column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):

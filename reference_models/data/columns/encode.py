@@ -36,11 +36,12 @@ class EncodedRows:
 def encode_file(
     path: Path, data: DataConfig, folder: Path, on_bytes: Callable[[int], None] = lambda count: None
 ) -> Iterator[EncodedRows]:
-    """Yield the rows of a file, encoded with the ids of the dataset in `folder`; the file needs no label and no time.
+    """Yield the rows of a file, with category values replaced by the ids of the dataset in `folder`. The file needs
+    no label and no time.
 
-    Values not seen in training have id 0, as in evaluation. Malformed rows are left out; at the end DatasetError is
-    raised if their share of all rows exceeds MAX_MALFORMED. Raises DatasetError also for a dataset without
-    dictionaries, or with damaged ones, ConfigError for a column that the file lacks.
+    Values that were not seen in training have id 0, as in evaluation. Malformed rows are left out; if their share of
+    all rows exceeds MAX_MALFORMED, DatasetError is raised at the end. Raises DatasetError also if the dataset's
+    dictionaries are missing or damaged, and ConfigError if the file lacks a column.
     """
     given = read_parameters(data)
     manifest = read_manifest(folder)

@@ -230,9 +230,9 @@ class ColumnFile:
         )
 
     def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
-        """Return the names of the text columns of a Parquet file that are to be read dictionary-encoded: columns that
-        the file has dictionary-encoded, and that are nowhere delta-encoded. Raises DatasetError for a column with too
-        many bytes in a row group."""
+        """Return the names of those text columns of a Parquet file that pyarrow is to return dictionary-encoded.
+        These are the columns that are dictionary-encoded in all of the file, and nowhere delta-encoded. Raises
+        DatasetError if a column has too many bytes in a row group."""
         found: dict[str, bool] = {}
         for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
             found[name] = found.get(name, True) and uses_dictionary and not uses_delta

@@ -142,9 +142,9 @@ class Guess:
 def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     """Guess section [data] of a definition for a dataset `name` from the first rows of a file.
 
-    `given` has those keys of [data.parameters] that the user set, out of label, positive, positive_from, soft_labels,
-    names, delimiter, split and time. Raises DatasetError for a file that is empty, cannot be read, or has no label or
-    no category column; ConfigError if the user's label or time is no column.
+    `given` has those keys of [data.parameters] that the user set: any of label, positive, positive_from, soft_labels,
+    names, delimiter, split and time. Raises DatasetError if the file is empty, cannot be read, or has no label or no
+    category column. Raises ConfigError if the file has no column with the user's label or time.
     """
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
@@ -529,10 +529,10 @@ def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
 
 
 def _are_lists(look: Look) -> bool:
-    """Return whether cells with spaces are lists of ids, rather than names such as "New York".
+    """Return whether the cells with spaces of a column are lists of ids, and not names such as "New York".
 
-    They are lists if each part is a number, if parts repeat so often that there are fewer distinct parts than cells,
-    or if the name says so.
+    They are lists in three cases: if all parts between spaces are whole numbers; if there are fewer distinct parts
+    than distinct cells; or if the column's name ends in "_seq".
     """
     if look.name.endswith("_seq"):
         return True

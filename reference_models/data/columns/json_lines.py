@@ -1,7 +1,7 @@
-"""Read JSON lines, an object of one sample per line, into batches of columns of strings and lists of strings.
+"""Read JSON lines, each an object of one sample, into batches of columns of strings and lists of strings.
 
-A block of lines that `msgspec` finds valid is cut into values at its punctuation, all lines at once; blocks with
-unusual lines are read line by line.
+A block of lines that `msgspec` finds valid is cut into values at its punctuation, for all lines at once. A block with
+unusual lines is read line by line instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -147,10 +147,10 @@ def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
 
 
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return where the values of the keys `names` begin and end in valid JSON lines, both [lines, names]; -1 if
-    missing.
+    """Return the positions where the values of the keys `names` begin and end in valid JSON lines: two arrays [lines,
+    names], -1 where a value is missing.
 
-    Returns None if the lines must be read one by one: if a line has blanks around it, many blanks within, or the same
+    Return None if the lines must be read one by one: if a line has blanks around it, many blanks within, or the same
     key twice; or if the lines have many different orders of keys.
     """
     # Lengths stay: escaped characters are masked, so that every quote begins or ends a text.
@@ -209,8 +209,8 @@ def _find_commas(text: NDArray[np.uint8], num_lines: int) -> NDArray[np.int64]:
 
 
 def _find_texts(is_quote: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the bytes within JSON strings, opening quotes included: bytes up to which the number of
-    quotes is odd.
+    """Return a mask [n] of the bytes within JSON strings, opening quotes included. A byte is in a string if the
+    number of quotes up to and including the byte is odd.
 
     The parity of the number of quotes is computed for 64 bytes at a time, as in simdjson (Langdale and Lemire,
     Parsing Gigabytes of JSON per Second, 2019, section 3.1.1).
@@ -241,8 +241,8 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return a mask [n] of the JSON lines that have the same keys as the first line, in the same order. `cells` are
-    the positions where each line's members begin, `lengths` the numbers of bytes of the first line's keys; a line is
-    alike if the bytes of its keys equal those of the first line."""
+    the positions in the block where each line's members begin. `lengths` are the numbers of bytes of the first line's
+    keys. A line is compared with the first line at the bytes of these keys."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)
@@ -271,10 +271,11 @@ def _without_blanks(
 def _make_columns(
     block: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], lists: set[int]
 ) -> list[pa.Array]:
-    """Return an Arrow column for each column of JSON values, which lie between `starts` and `ends` [n, columns].
+    """Return an Arrow column for each column of JSON values. The values lie between the positions `starts` and `ends`
+    [n, columns].
 
-    `lists` has the numbers of the columns in which earlier blocks have lists; columns in which this block has lists
-    are added to it.
+    `lists` is the set of the columns in which values of earlier blocks are lists, as column numbers. The function
+    adds the columns in which this block has lists.
     """
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])

@@ -70,13 +70,14 @@ class ColumnsParameters:
     positive: tuple[str, ...] = ()
     """Cells of the label's column, as text, with label 1, such as `["purchase"]` of events; all others are 0."""
     dense: tuple[DenseColumn, ...] = ()
-    """Dense features: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1
-    + x), negative numbers as 0; or `standardised`: less the mean, divided by the standard deviation, of the training
-    rows. Without dense features, samples have one number, which is 0."""
+    """Dense features: a list of `{ column = "price", transform = "as_is" }`. Other transforms are `log1p`, log(1 + x)
+    with negative x as 0, and `standardised`, x less the mean, divided by the standard deviation, both over training
+    rows. If there is no dense feature, samples have one number, which is 0."""
     sparse: Annotated[tuple[SparseColumn, ...], Meta(min_length=1)]
-    """Sparse features: a list of `{ column = "user", min_count = 1 }`, a table each. Values that occur fewer than
-    `min_count` times in training share id 0, as do values that occur only in evaluation; all others are numbered.
-    `rows = 1000` instead hashes values to 1000 rows; `separator = "/", max_ids = 4` reads several ids in a cell."""
+    """Sparse features: a list of `{ column = "user", min_count = 1 }`, an embedding table for each. Values that occur
+    fewer than `min_count` times in training share id 0 with values that occur only in evaluation; all other values
+    are numbered. With `rows = 1000` instead of `min_count`, values are hashed to 1000 rows. With `separator = "/",
+    max_ids = 4`, a cell may have up to 4 ids between slashes."""
     split: Literal["fraction", "time", "files"] = "fraction"
     """Choice of the evaluation rows: the last rows (`fraction`), the latest rows after sorting by time (`time`), or
     the rows of the files after --eval (`files`)."""
@@ -91,9 +92,9 @@ class ColumnsParameters:
     """Number of rows to use, from the start of the files, malformed rows included; counted through all files. Not
     with split `files`."""
     share: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    """Approximate share of the rows to use. A row is used if a hash is below `share` times 2^64: BLAKE2b to 64 bits,
-    little-endian, of the row's number, counted through all files from 1, or of the row's cell in the column
-    `share_by`."""
+    """Approximate share of the rows to use. A row is used if a hash is below `share` times 2^64. The hash is BLAKE2b
+    to 64 bits, little-endian, of the row's cell in the column `share_by`. Without `share_by` it is of the row's
+    number, counted through all files from 1."""
     share_by: str | None = None
     """Name of a column, such as the user, whose value decides whether a row is in the `share`: of the rows with the
     same value, either all or none are used."""

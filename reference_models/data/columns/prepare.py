@@ -205,9 +205,9 @@ class _ColumnReader:
         return last_change
 
     def _read_eval_from(self, given: str | float) -> float | int:
-        """Return eval_from, the first evaluation time, in the form of the rows' times. Raises ConfigError if `given`
-        is a number and the rows have dates, or the reverse; or if `given` names a time zone and the rows' times have
-        none."""
+        """Return eval_from, the first time of evaluation, as a value of the kind that the rows' times have. Raises
+        ConfigError if `given` is a number but the rows have dates, if `given` is a date but the rows have numbers, or
+        if `given` names a time zone but the rows' times have none."""
         assert self._known is not None, "rows were read before"
         if isinstance(given, str) == self._known.is_date:
             instant = parse_time(given) if isinstance(given, str) else given
@@ -264,11 +264,11 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _moments(pieces: Iterator[NDArray[Any]], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and population standard deviation [D] of each dense feature, without missing numbers; the deviation
-    is 1 if all numbers are equal.
+    """Return the mean and the population standard deviation [D] of each dense feature; missing numbers are not
+    counted. The deviation is 1 if all numbers of a feature are equal.
 
-    Pieces are merged as in Chan, Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample
-    variances, 1979).
+    The statistics of pieces of the data are merged as in Chan, Golub and LeVeque (Updating formulae and a pairwise
+    algorithm for computing sample variances, 1979).
     """
     count, mean, squares = np.zeros(width), np.zeros(width), np.zeros(width)
     for piece in pieces:

@@ -66,12 +66,12 @@ class TextForm:
 
 
 def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
-    """Detect the form of a text file of columns. The delimiter is detected if `delimiter` is None; `names` are the
-    columns' names in files without a header.
+    """Detect the form of a text file of columns. The delimiter is detected if `delimiter` is None. `names` are the
+    columns' names for a file without a header.
 
-    A column without a name is named "": row names before the first column of the header, as R writes them, or an
-    empty column after the last one, made by a delimiter at the end of each row. Raises DatasetError if the file is
-    not UTF-8 text; the message names the file's form and a command that converts it.
+    A column without a name in the header gets the name "". It is either the first column, with row names, as R writes
+    them; or an empty last column, made by a delimiter at the end of each row. Raises DatasetError if the file is not
+    UTF-8 text; the message names the file's form and a command that converts it.
     """
     with TextSource(path).opened() as file:
         head = _read_fully(file, HEAD_BYTES)
@@ -103,12 +103,12 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
 
 
 def refuse_headerless(path: Path, form: TextForm) -> None:
-    """Raise DatasetError if a text file's first line is no header, or if the file's only column seems to be several
-    columns with another delimiter.
+    """Raise DatasetError if a text file's first line is no header, or if the file seems to have several columns but
+    is read as one, since the delimiter is wrong.
 
-    The first line is no header if most of its cells occur as values in later rows, or if a cell is a number or a
-    time; whole numbers are allowed if the columns may be numbered. A file that is read without a header, or has no
-    rows, is not refused.
+    A first line is no header if most of its cells occur as values in later rows, or if a cell is a number or a time.
+    Whole numbers are allowed if another cell is a word above a column of numbers or times. A file that is read
+    without a header, or has no rows, is not refused.
     """
     names, rows = form.names, form.first_rows
     if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
@@ -149,10 +149,10 @@ def _refuse_unsplit(path: Path, cells: Sequence[str]) -> None:
 
 
 def _may_be_numbered(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a text file's first line can be a header though some names are whole numbers, as in the dataset
-    Ali-CCP.
+    """Return whether a text file's first line can be a header although some of its cells are whole numbers, as in the
+    dataset Ali-CCP.
 
-    It can if all names differ and at least one name is a word above a column that holds only numbers or times.
+    It can if all cells differ, and if at least one cell is a word above a column that holds only numbers or times.
     """
     if len({*names}) < len(names) or not all(name.isdecimal() for name in names if is_number_or_time(name)):
         return False

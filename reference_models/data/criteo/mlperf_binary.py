@@ -1,18 +1,18 @@
 """Read MLPerf's preprocessed Criteo 1TB files in place: memory-mapped, without conversion.
 
-`dlrm` (v0.7 to v2.1): one binary file per split, each sample 40 little-endian int32: label, 13 dense integers
-(negatives already 0), 26 ids, as facebookresearch/dlrm's `numpy_to_binary` writes and `CriteoBinDataset` reads them.
-Evaluation uses the "test" file: the first half of day 23, rounded up.
+`dlrm` (v0.7 to v2.1): one binary file per split. A sample is 40 little-endian int32: label, 13 dense integers
+(negatives already 0), 26 ids. facebookresearch/dlrm's `numpy_to_binary` writes this format and `CriteoBinDataset`
+reads it. Evaluation uses the "test" file: the first half of day 23, rounded up.
 
-`dlrm_dcnv2` (v3.0 to v6.0): three files per day, days 0 to 22 to train, the first half of day 23 to evaluate.
-`day_<k>_dense.npy` float32 [N, 13], already log(x + 3); `day_<k>_labels.npy` int32 [N, 1];
-`day_<k>_sparse_multi_hot.npz` with uncompressed int32 members `0` to `25`, each [N, multi_hot[f]]. Written by
-materialize_synthetic_multihot_dataset.py and read by mlcommons/training's multi_hot_criteo.py, whose "val" half (rows
-0 to ceil(N / 2) - 1 of day 23: 89,137,319 samples) is what the benchmark evaluates.
+`dlrm_dcnv2` (v3.0 to v6.0): three files per day. Days 0 to 22 are for training, the first half of day 23 is for
+evaluation. `day_<k>_dense.npy` is float32 [N, 13], already log(x + 3); `day_<k>_labels.npy` is int32 [N, 1];
+`day_<k>_sparse_multi_hot.npz` has uncompressed int32 members `0` to `25`, each [N, multi_hot[f]]. The files are
+written by materialize_synthetic_multihot_dataset.py and read by mlcommons/training's multi_hot_criteo.py. The
+evaluation half is what multi_hot_criteo.py calls "val": rows 0 to ceil(N / 2) - 1 of day 23, 89,137,319 samples.
 
-Opening reads headers and sizes only; the first `read` touches samples. Ids are taken modulo their table's rows, as
-the references do (facebookresearch/dlrm data_loader_terabyte.py, mlcommons/training multi_hot_criteo.py), so the
-same files also serve capped tables.
+Opening a dataset reads headers and sizes only; the first `read` touches samples. Ids are taken modulo their table's
+rows, as the references do (facebookresearch/dlrm data_loader_terabyte.py, mlcommons/training multi_hot_criteo.py).
+The same files therefore also serve tables with capped rows.
 """
 
 from collections.abc import Callable, Sequence

@@ -111,10 +111,11 @@ def describe_fault(line: bytes) -> str | None:
 
 
 def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return log(x + 1) of Criteo's integers, negative integers as 0 (as facebookresearch/dlrm's data_utils.py does):
-    the same float32 on every machine.
+    """Return log(x + 1) of Criteo's integers, with negative integers as 0, as facebookresearch/dlrm's data_utils.py
+    does. The float32 results are the same on every machine.
 
-    Small values come from a table in double precision; numpy's own float32 logarithm depends on the processor.
+    Small values come from a table computed in double precision, since numpy's own float32 logarithm depends on the
+    processor.
     """
     values = np.maximum(integers, 0)
     result = _LOG_TABLE[np.minimum(values, len(_LOG_TABLE) - 1)]

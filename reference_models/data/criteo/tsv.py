@@ -27,9 +27,10 @@ class PrepareParameters:
     """Section [data.parameters] of Criteo's text: its split and ids. Changing a parameter makes another dataset."""
 
     split: Literal["days", "last_file", "files"]
-    """Split of the rows. `days`: all rows are cut into `num_days` equal days (the remainder goes to the first days);
-    the last day's first half is for evaluation, its second half unused, all other days train. `last_file`: the same
-    with one file per day. `files`: the files of --train and --eval."""
+    """Split of the rows. With `days`, all rows are cut into `num_days` equal days, the first days with one row more
+    if the rows do not divide evenly. The first half of the last day evaluates, its second half is unused, and all
+    other days train. `last_file` is the same, but each file is a day. With `files`, the files of --train train and
+    the files of --eval evaluate."""
     num_days: Annotated[int, Meta(ge=2)] | None = None
     """Number of days into which the rows are cut; required with the split `days`, refused with any other."""
     min_frequency: PositiveCount = 1

@@ -9,10 +9,10 @@ _MAX_STEPS, _NUM_STARTS = 30, 4
 def cluster(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, seed: int
 ) -> NDArray[np.int32]:
-    """Return the number of the cluster, below `num_clusters`, of each of the points [n, d]: int32 [n]. `num_clusters`
-    is at most n.
+    """Cluster points [n, d]; return the number of each point's cluster, from 0 to `num_clusters` - 1: int32 [n].
+    `num_clusters` is at most n.
 
-    Runs Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007), and takes the result with the
+    Lloyd's algorithm runs from a few k-means++ starts (Arthur and Vassilvitskii 2007). The result is that with the
     least weighted sum of squared distances.
     """
     from scipy.cluster.vq import vq  # imported here: it takes a second, and few maps cluster

@@ -27,12 +27,13 @@ def map_by_hash(num_ids: int, num_rows: int) -> IdMap:
 
 
 def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
-    """Map each id to two rows, for its quotient and its remainder by a divisor, so that no two ids share both rows
-    (quotient-remainder trick, Shi et al. 2019).
+    """Map each id to two rows, one for its quotient and one for its remainder by a divisor, so that no two ids share
+    both rows (quotient-remainder trick, Shi et al. 2019).
 
-    The divisor is the least with which the rows for quotients and for remainders fit in the table, so that as few ids
-    as possible share a quotient. If no divisor fits, half of the rows are for quotients and half for remainders, and
-    ids are first hashed to as many numbers as there are pairs of such rows; ids of equal hashes then share both rows.
+    The divisor is the least one whose rows for quotients and rows for remainders together fit in the table. The least
+    divisor lets as few ids as possible share a quotient. If no divisor fits, half of the rows are for quotients and
+    half for remainders. Ids are then first hashed to as many numbers as there are pairs of such rows, so ids of equal
+    hash share both rows.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:
@@ -63,11 +64,12 @@ def map_by_frequency(counts: NDArray[np.int64], num_rows: int) -> IdMap:
 
 
 def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32], num_rows: int, seed: int) -> IdMap:
-    """Map the most frequent ids to rows of their own, half of all rows; cluster other ids that are frequent enough by
-    their embeddings, a row per cluster, and hash the rest.
+    """Map ids to rows by three methods: the most frequent ids get rows of their own, other frequent ids share a row
+    per cluster of similar embeddings, and all other ids are hashed.
 
-    Embeddings float32 [ids, d] are clustered by k-means, weighted by counts. Clustered and hashed ids share the
-    remaining rows in proportion to their occurrences, at least one row each.
+    Half of all rows are for the most frequent ids. The other half is divided between clustered and hashed ids in
+    proportion to their occurrences, at least one row each. Clusters are found by k-means on `embeddings` float32
+    [ids, d], weighted by counts.
     """
     hot = _hottest(counts, num_rows)
     is_left = np.ones(len(counts), bool)

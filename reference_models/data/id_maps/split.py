@@ -13,11 +13,12 @@ from reference_models.process.errors import DatasetError
 
 
 class MappedSplit:
-    """Dataset split whose ids are mapped to rows of smaller tables. Each mapped table has a map int32 [ids, k].
+    """Dataset split whose ids are mapped to rows of smaller tables. Each mapped table has a map int32 [ids, k] from
+    an id to k rows.
 
     Each id of a sample is replaced by its k rows, in neighbouring columns; the split's sizes are those of the smaller
-    tables. A split whose maps are None, since they are not made yet, has sizes but no samples. Ids are checked while
-    they are read: DatasetError names the first id outside of its table.
+    tables. If the maps are None, since they are not made yet, the split has sizes but cannot read samples. Ids are
+    checked while they are read: DatasetError names the first id outside of its table.
     """
 
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
@@ -49,9 +50,12 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return all maps' columns, one after another, as one flat array; and two numbers for each column of mapped
-        ids: the column of a sample's ids that is mapped, and the position in the flat array where its map's column
-        starts."""
+        """Return the maps of all tables as one flat array, and two arrays of positions with a number for each mapped
+        column of ids.
+
+        The flat array has the columns of all maps, one after another. The first of the two arrays says which of a
+        sample's id columns is mapped. The second says where in the flat array the column of its map begins.
+        """
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."
@@ -68,8 +72,8 @@ class MappedSplit:
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
-    """Return the dataset with the ids of both splits mapped to rows by `maps`. If `maps` is None, since the maps are
-    not made yet, the splits have the smaller tables' sizes but cannot be read.
+    """Return the dataset with the ids of both splits mapped to rows of smaller tables by `maps`. If `maps` is None,
+    since the maps are not made yet, the splits have the smaller tables' sizes but cannot be read.
 
     The dataset is returned unchanged if every table keeps all of its rows.
     """

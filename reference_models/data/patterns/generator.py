@@ -64,12 +64,12 @@ def _hash(words: Words) -> Words:
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the best possible score of each class of T tasks, float64 [N, T, K], and the true class, int64 [N, T],
-    of all N patterns of a split.
+    """Return two arrays for all N patterns of a split: the best possible score of each class of T tasks, float64 [N,
+    T, K], and the true class, int64 [N, T].
 
-    A class's score compares the task's pixels with the class's prototype: it is the absolute difference between the
-    number of pixels that agree and the number that do not, since a pattern may show the prototype's negative. The
-    class's log-likelihood is log cosh of the score times a constant, plus a constant.
+    A score is the absolute difference between the number of the task's pixels that agree with the class's prototype
+    and the number that do not. The difference is absolute, since a pattern may show the prototype's negative. A
+    class's log-likelihood is log cosh of (a constant times the score), plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -84,8 +84,8 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks that generate both splits of a dataset of patterns, each of `chunk_samples` patterns, and the
-    function that yields a task's patterns.
+    """Return the tasks that generate both splits of a dataset of patterns, and the function that yields a task's
+    patterns. A task generates up to `chunk_samples` patterns.
 
     The data's bytes do not depend on `chunk_samples`. Raises ConfigError if the definition has sizes or parameters
     that patterns cannot have.

@@ -57,11 +57,11 @@ def keep_numbers(folder: Path, moments: NDArray[np.float64]) -> None:
 
 
 def digests_of(folder: Path, numbers: Iterable[int]) -> dict[str, str]:
-    """Return a dict, for the dataset's manifest, from file name to sha256: of each file of a dictionary, and of the
-    file of means and deviations.
+    """Return a dict from file name to sha256, for the dataset's manifest: one entry for each dictionary of `numbers`,
+    and one for the file of means and standard deviations.
 
-    Dictionaries of other columns, left by a killed preparation of another definition, are removed. Any other files
-    are neither listed nor touched.
+    Other dictionaries in the folder are removed: a killed preparation with another definition may have left them. Any
+    other files are neither listed nor touched.
     """
     names = [*(f"{number:05}.npy" for number in numbers), f"{_NUMBERS}.npy"]
     for path in (folder / FOLDER).iterdir():

@@ -113,11 +113,11 @@ def remarks_on(
 def compare_positives(
     positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
 ) -> list[str]:
-    """Return a warning if training's and evaluation's shares of positive labels differ by more than a quarter of the
-    larger share, and by more than chance; else an empty list.
+    """Return a list with a warning if the shares of positive labels in training and in evaluation differ much; else
+    an empty list. Much is more than a quarter of the larger share, and more than chance explains.
 
-    More than chance is more than three standard errors of the difference. Labels 0 and 1 have the variance p (1 - p),
-    where p is the share of positive labels of both splits together; soft labels have the variance in `soft`.
+    Chance explains up to three standard errors of the difference. The variance of labels 0 and 1 is p (1 - p), where
+    p is the share of positive labels in both splits together; the variance of soft labels is in `soft`.
     """
     train, evaluation = positives["train"], positives["eval"]
     num_train, num_eval = num_samples["train"], num_samples["eval"]
@@ -134,10 +134,11 @@ def compare_positives(
 
 
 def rank_auc(scores: NDArray[Any], labels: NDArray[Any]) -> float | None:
-    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None if all labels are equal.
+    """Return the ROC AUC of scores [n] for labels [n] by the Mann-Whitney statistic; ties count half. Return None if
+    all labels are equal.
 
-    A soft label y counts as y of a positive and 1 - y of a negative, as in `training.metrics.roc_auc`. Up to 2**25
-    labels of 0 and 1 all sums are exact.
+    A soft label y counts as a share y of a positive and 1 - y of a negative, as in `training.metrics.roc_auc`. With
+    up to 2**25 labels of 0 and 1 all sums are exact.
     """
     if not len(labels) or labels.min() == labels.max():
         return None

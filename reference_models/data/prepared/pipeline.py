@@ -278,12 +278,13 @@ def prepare_files(
     on_progress: Progress | None = None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from a user's files, read by `reader`; the manifest stores `parameters`.
+    """Make the dataset `data` in `folder` from a user's files; `reader` parses the files. The manifest stores
+    `parameters`.
 
-    The manifest is written last, so that an interrupted preparation leaves no dataset. If it is run again, it
-    continues after the last file that was wholly parsed, and says so by `on_note`. Raises ConfigError for invalid
-    options, DatasetError for files that are missing, damaged, too malformed or do not fit the definition, OSError if
-    the disk is full.
+    The manifest is written last, so an interrupted preparation leaves no dataset. A preparation that is started again
+    continues after the last file that was wholly parsed, and tells `on_note` so. Raises ConfigError if options are
+    invalid; DatasetError if files are missing, damaged, too malformed or do not fit the definition; OSError if the
+    disk is full.
     """
     _check_options(train_files, memory_bytes)
     if (folder / MANIFEST).exists():
@@ -344,11 +345,11 @@ def prepare_files(
 
 
 def _time_stages(started_s: float, parsed_s: float, numbered_s: float) -> dict[str, float]:
-    """Return the seconds of each stage of a preparation: parsing, numbering categories, and writing, which ends with
-    this call.
+    """Return the seconds that each stage of a preparation took: parsing, numbering categories, and writing. Writing
+    ends at this call.
 
-    The arguments are the times, in seconds of a monotonic clock, at which the preparation began, and at which parsing
-    and numbering ended.
+    The arguments are times in seconds of a monotonic clock: when the preparation began, when parsing ended, and when
+    numbering ended.
     """
     return {
         "parsing": parsed_s - started_s,

@@ -1,8 +1,9 @@
-"""Store the progress of a preparation beside its spool (parsed rows on disk), so that it can be continued if it is
-killed.
+"""Store the progress of a preparation beside its spool (parsed rows on disk), so that a killed preparation can be
+continued.
 
-Progress is written after files are parsed, and after category columns are replaced by ids, once the spool is synced
-to disk. Only a preparation of the same files (path, size, time of change) and definition uses it.
+Progress is written at two points, each after the spool is synced to disk: when files are parsed, and when category
+columns are replaced by ids. A preparation uses the stored progress only if its definition and its files (path, size,
+time of change) are the same.
 """
 
 import json

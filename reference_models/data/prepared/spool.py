@@ -30,11 +30,12 @@ class SpoolColumn:
 
 
 class Spool:
-    """Columns of parsed rows in files of `folder`/.spool, which is removed at the end, unless the process is killed.
+    """Parsed rows on disk, a file for each column, in `folder`/.spool. The spool is removed at the end, unless the
+    process is killed.
 
-    `kept` is a dict from the name of each column that a killed preparation left to its file and format; these columns
-    have `num_rows` rows each. Without `kept`, an older spool is removed first. Raises OSError, and ValueError if a
-    file is shorter than recorded.
+    `kept` describes columns that a killed preparation left, each of `num_rows` rows: a dict from the column's name to
+    its file and format. Without `kept`, an older spool is removed first. Raises OSError, and ValueError if a file is
+    shorter than recorded.
     """
 
     def __init__(

@@ -102,12 +102,11 @@ class Batch:
         )
 
     def check(self, split: ClickDataset, place: str, start: int) -> None:
-        """Raise DatasetError for the first id outside its table, or the first label that is not 0 or 1 (for soft
-        labels: not from 0 to 1).
+        """Raise DatasetError for the first id outside its table, or the first label that is not 0 or 1 (soft labels:
+        not from 0 to 1).
 
-        `place` names the split in messages, `start` is the number of the batch's first sample. Ids need one
-        comparison, since negative numbers are large as unsigned ones. Dense values need no check: a dense value that
-        is not finite makes a loss or a score that is not finite.
+        `place` names the split in messages, `start` is the number of the batch's first sample. Dense values are not
+        checked: if one is not finite, the loss or the score is not finite either, which shows it.
         """
         import numpy as np
 
@@ -157,8 +156,8 @@ class ImageBatch:
 def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: "int | NDArray[int64]") -> None:
     """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its embedding table.
 
-    `start` is the number of the first sample, for messages, or an array [B] of the numbers of all samples if they are
-    not consecutive.
+    `start` numbers the samples in messages: it is the number of the first sample if the samples are consecutive, else
+    an array [B] of the numbers of all samples.
     """
     import numpy as np
 

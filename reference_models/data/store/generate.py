@@ -44,8 +44,8 @@ def write_parts(
     """Generate both splits of a dataset from `parts` into `folder` and return dataset_sha256.
 
     The bytes do not depend on `num_threads` (default: all cores). `on_progress` gets the number of samples just
-    written. Raises OSError, and DatasetError if the digest is not the one that the definition pins; the folder then
-    holds no dataset.
+    written. Raises OSError if writing fails. Raises DatasetError if the digest differs from the definition's. In both
+    cases the folder then holds no dataset.
     """
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
     with unfinished(folder, layout):

@@ -54,8 +54,8 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
     """Hash the dataset's files, write the manifest by one rename, and return dataset_sha256.
 
     `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
-    parameters that made the dataset. dataset_sha256 is over the files' names and digests; if it differs from the
-    expected `sha256`, DatasetError is raised and the dataset stays unfinished.
+    parameters that made the dataset. dataset_sha256 is a digest over the files' names and digests. If it differs from
+    the expected `sha256`, DatasetError is raised and no manifest is written, so the dataset stays unfinished.
     """
     files: dict[str, dict[str, Any]] = {}
     for name in layout.files:
@@ -162,11 +162,11 @@ def list_manifest_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[t
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise DatasetError for a data file whose size differs from the manifest, or that was changed later and has
-    another sha256.
+    """Raise DatasetError if a data file's size differs from the manifest, or if the file was changed after the
+    manifest was written and its sha256 differs.
 
-    Only files whose time of change differs from the manifest's are hashed, so that the check is quick enough for
-    every run; `verify` hashes all files.
+    Only files whose modification time differs from the manifest's are hashed, so the check is quick enough for every
+    run. `verify` hashes all files.
     """
     for path, entry in list_manifest_files(folder, manifest):
         stat = path.stat()

@@ -1,8 +1,8 @@
-"""Hold the files that a dataset's reader has open, to verify after a run which bytes were read.
+"""Keep track of the files that a dataset's reader has open, to verify after a run which bytes were read.
 
-A reader opens its files by this module and maps the open files. If another file takes the place of an open file
-later, the new file is not examined after the run. A file that is changed while it is open gets another ctime; unlike
-mtime, which utime resets, ctime cannot be reset by any call.
+A reader opens its files with this module and maps the open files. If a new file later takes an open file's place, the
+open file is examined after the run, not the new one, since the reader read the open one. A file that is changed while
+it is open gets another ctime. utime can reset mtime, but no call can reset ctime.
 """
 
 import hashlib

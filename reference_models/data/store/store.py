@@ -139,10 +139,10 @@ class _ArrayFile:
 
 @contextmanager
 def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
-    """Create a dataset's folder, remove its manifest, and yield the folder. If an error is raised in the `with`
-    block, the dataset's files are removed.
+    """Context manager that creates a dataset's folder, removes an old manifest, and yields the folder. If the `with`
+    block raises an error, the dataset's files are removed.
 
-    A killed process leaves arrays without a manifest: an unfinished dataset, made anew the next time.
+    If the process is killed, arrays remain without a manifest: the dataset is unfinished and is made anew next time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)

@@ -66,8 +66,9 @@ def has_signal(data: DataConfig) -> bool:
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
     """Read section [data] of synthetic data. Raises ConfigError naming the wrong key.
 
-    Tables come from `num_embeddings` and `multi_hot`, repeated in order up to `num_tables`;
-    `rows_per_table` and `lookups_per_table` give all tables the same; `row_scale` multiplies rows.
+    The tables' sizes are the values of `num_embeddings` and `multi_hot`, repeated in order up to `num_tables`.
+    `rows_per_table` and `lookups_per_table` instead set one value for all tables. `row_scale` multiplies the numbers
+    of rows.
     """
     section = read_section("data", table, SyntheticSection)
     rows, hots, num_tables = section.num_embeddings, section.multi_hot, section.num_tables
@@ -108,9 +109,10 @@ def count_bytes_per_sample(data: DataConfig) -> int:
 
 def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) -> int:
     """Return the number of synthetic samples to hold in memory: `num_batches` batches, or as many batches as fit 1
-    GiB, but at least one.
+    GiB if these are fewer, but at least one batch.
 
-    With a batch for each training step, no batch comes twice and finds its embedding rows in caches.
+    If memory holds a batch for each training step, no batch is used twice, so no step finds its embedding rows in
+    caches because an earlier step used the same batch.
     """
     fitting = _POOL_BYTES // (global_batch_size * count_bytes_per_sample(data))
     return global_batch_size * max(1, min(num_batches, fitting))

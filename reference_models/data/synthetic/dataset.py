@@ -1,8 +1,8 @@
 """Make synthetic clicks in memory: no file is read, so a throughput measured on them excludes input.
 
-Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few rows
-are read most of the time, as in real click logs, but hot rows are not neighbours. Labels are random, or drawn from a
-planted logistic model, in which ids have larger effects than dense features.
+Ids follow a power law over the ranks of each table: a few rows are read most of the time, as in real click logs. A
+fixed bijection scatters the ranks over the table's rows, so that hot rows are not neighbours. Labels are random, or
+drawn from a planted logistic model, in which ids have larger effects than dense features.
 """
 
 import math
@@ -83,13 +83,13 @@ class SyntheticClicks:
 def compute_planted_logits(
     dense: NDArray[np.float64], indices: NDArray[np.int64], multi_hot: Sequence[int], seed: int
 ) -> NDArray[np.float64]:
-    """Return the click logits [N], by the hidden model of `seed`, of N samples with dense features `dense` [N,
-    num_dense] and ids `indices` [N, sum(multi_hot)].
+    """Return the click logits [N] of N samples by the hidden model of `seed`. The samples have dense features `dense`
+    [N, num_dense] and ids `indices` [N, sum(multi_hot)].
 
-    The weights of dense features differ only in sign. Each table has 4096 random weights, and an id has the one at
-    its number modulo 4096. The dense part of the logit has a standard deviation of about 0.5, the ids' part of about
-    1.4, so that the best model has an AUC of about 0.8. Ids have the larger effect: hot ids are learned within few
-    steps, and a model of any shape then ranks better than chance.
+    The weights of dense features differ only in sign. Each table has 4096 random weights; an id has the weight at its
+    number modulo 4096. The standard deviation of the logit's dense part is about 0.5, of its ids' part about 1.4;
+    with these the best model has an AUC of about 0.8. Ids have the larger effect, since hot ids are learned within
+    few steps, and a model of any shape then ranks better than chance.
     """
     teacher = np.random.default_rng((seed, _TEACHER_STREAM))
     weights = teacher.choice((-1.0, 1.0), dense.shape[1])

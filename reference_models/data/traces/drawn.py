@@ -17,12 +17,13 @@ def count_lookups(tables: Sequence[TableEntry], items: int) -> float:
 
 
 def draw_lookups(tables: Sequence[TableEntry], num_queries: int, items: int, seed: int) -> AccessTrace:
-    """Draw the embedding lookups of `num_queries` queries. A query has `items` samples: the candidate items that it
-    ranks for a user. Tables looked up for the user are looked up only by a query's first sample.
+    """Draw the embedding lookups of `num_queries` queries. A query has `items` samples: the candidate items that the
+    query ranks for a user. Tables that are looked up for the user are looked up by a query's first sample only.
 
-    A bag (a sample's lookups in a table) has as many lookups as the table's pooling; a fractional pooling is rounded
-    up or down at random, so that the mean is right. Rows are drawn independently by a power law, and scattered over
-    the table. The exponent is the table's own; a table without one gets the default exponent of synthetic data.
+    A bag (a sample's lookups in one table) has as many lookups as the table's pooling factor. A fractional pooling
+    factor is rounded up or down at random, so that the mean is right. Rows are drawn independently by a power law and
+    scattered over the table. The exponent is the table's own, or the default exponent of synthetic data if the table
+    has none.
     """
     generator, num_samples = np.random.default_rng(seed), num_queries * items
     indices, lengths = list[Ids](), list[Ids]()

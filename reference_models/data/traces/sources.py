@@ -44,12 +44,12 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 
 
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
-    """Return mean and standard deviation of the number of distinct rows of a table that `num_draws` power-law lookups
-    touch.
+    """Return the mean and the standard deviation of the number of distinct rows that `num_draws` lookups of a table
+    touch. The lookups are drawn by a power law, as for synthetic data.
 
-    Lookups are drawn as for synthetic data. The mean is the sum over rows of 1 - (1 - p)^n for n lookups, where p,
-    the row's probability, is the share of the power law's integral between the row's rank and the next. In a table of
-    many rows, neighbouring ranks with nearly equal p are computed as one block.
+    The mean is the sum over all rows of 1 - (1 - p)^n for n lookups. A row's probability p is the share of the power
+    law's integral between the row's rank and the next. In a table of many rows, neighbouring ranks with nearly equal
+    p are computed as one block.
     """
     places = np.arange(1.0, num_rows + 2.0) if num_rows <= _MOST_BLOCKS else _find_blocks(num_rows)
     law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
@@ -66,9 +66,9 @@ def _find_blocks(num_rows: int) -> NDArray[np.float64]:
 def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
 
-    Numbers of rows are lower bounds, the highest index plus one: the files give no others. Raises DatasetError if the
-    file has another form, holds anything but tensors, or has offsets that do not fit; MemoryError if reading it takes
-    more than `available_bytes`.
+    The numbers of rows are the highest index plus one, a lower bound, since the files do not state them. Raises
+    DatasetError if the file has another form, holds anything but tensors, or has offsets that do not fit. Raises
+    MemoryError if reading it takes more than `available_bytes`.
     """
     with open_regular(path, follows=True) as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
@@ -113,9 +113,10 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
 
 def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
     """Return the tensors in `found` as int64 arrays: indices [lookups], offsets [T * B + 1], lengths [T, B]. Raises
-    DatasetError.
+    DatasetError if the tensors are not as expected, or hold more than `num_bytes` bytes.
 
-    `num_bytes` is the size of the file's tensor data; shapes that ask for more would read memory outside the file.
+    `num_bytes` is the size of the tensor data in the file. Tensors whose shapes ask for more bytes would read memory
+    beyond the file's data.
     """
     import torch
 
@@ -147,12 +148,11 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 
 
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
-    """Read a reuse profile in the format of dlrm's --data-trace-file, three lines: rows, stack distances, and the
-    distances' cumulative shares of lookups.
+    """Read a reuse profile in the format of dlrm's --data-trace-file. Its three lines are rows, stack distances, and
+    the cumulative shares of lookups with these distances. Return (number of rows, distances, shares).
 
-    A lookup has distance 0 if it is the first of its row, and distance d if its row is the d-th from the top of an
-    LRU stack. Returns (number of rows, distances, shares). Raises DatasetError naming the line, or for a file of more
-    than 16 MiB.
+    The first lookup of a row has distance 0. Another lookup has distance d if its row is the d-th from the top of an
+    LRU stack. Raises DatasetError naming the line if the format is wrong, or if the file exceeds 16 MiB.
     """
     lines = read_regular(path, _MAX_PROFILE_BYTES, follows=True).decode("utf-8", errors="replace").splitlines()[:4]
     try:
@@ -174,8 +174,9 @@ def generate_reuse(
 ) -> AccessTrace:
     """Draw lookups of one table, one per sample, whose stack distances follow a profile as `read_profile` returns it.
 
-    A distance beyond the rows looked up so far takes a new row; once all rows are in use, the row looked up least
-    recently takes the place of a new one. The profile lists only rows that were looked up: the table may have more.
+    A distance of 0, or one that exceeds the number of rows looked up so far, takes a row that was not looked up
+    before. Once all rows of the table were looked up, a distance of 0 takes the row looked up least recently. The
+    table may have more rows than the profile, which lists only rows that were looked up.
     """
     drawn = np.random.default_rng(seed).random(num_lookups)
     asked = distances[np.minimum(np.searchsorted(shares, drawn, side="right"), len(distances) - 1)]

@@ -1,8 +1,10 @@
-"""Compute stack distances: numbers of other rows accessed before a row is accessed again (Mattson et al., 1970).
+"""Compute stack distances: the distance of an access is the number of other rows accessed since the last access of
+the same row (Mattson et al., 1970).
 
-An LRU cache of c rows hits exactly where the distance is below c, so that one pass gives the miss ratios of caches of
-every size. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15), here in groups of rows with about
-equally many lookups, so that the few rows looked up most are all in the sample.
+An LRU cache of c rows hits exactly the accesses whose distance is below c. One pass over the trace therefore gives
+the miss ratios of caches of every size. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15). Here
+rows are sampled within groups of about equally many lookups, so that the sample has all of the few rows looked up
+most.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,9 +33,9 @@ class StackDistances:
         self._keys, self._weights = np.empty(0, np.int64), np.empty(0)  # the stack, its oldest row first
 
     def update(self, keys: Ids, weights: Floats) -> Floats:
-        """Return the stack distances of the next row accesses [N], infinite where a row is accessed the first time.
+        """Return the stack distances of the next row accesses [N], infinite for the first access of a row.
 
-        `weights` [N] is the number of rows that each accessed row stands for in a sample; accesses with equal keys
+        In a sample, `weights` [N] is the number of rows that each accessed row stands for; accesses with equal keys
         have equal weights. Without sampling all weights are 1, and distances are whole numbers.
         """
         parts = range(0, len(keys), CHUNK)
@@ -57,11 +59,12 @@ class StackDistances:
 
 
 def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
-    """Return, for each value, the sum of the weights of earlier, larger values. Values differ from one another,
-    except for values of -1, whose sums are not used.
+    """Return, for each value, the sum of the weights of those earlier values that are larger. All values differ,
+    except for repeated -1; the sums of these are not used.
 
-    Ranks are sorted bit by bit, the highest first: among ranks with equal higher bits, one whose bit is 0 is below
-    the earlier ones whose bit is 1. That is a merge sort's count without a loop over values.
+    The values' ranks are sorted bit by bit, the highest bit first. Of ranks that agree in the higher bits, a rank
+    with bit 0 is smaller than the earlier ranks with bit 1, whose weights are added. This is the count of a merge
+    sort without a loop over values.
     """
     num_bits = max(1, (len(values) - 1).bit_length())
     size = 1 << num_bits
@@ -149,11 +152,11 @@ def find_rows(keys: Ids) -> TracedRows:
 
 
 def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
-    """Choose a sample of a trace's rows: in each group of similarly frequent rows, those of the smallest hashes.
+    """Choose a sample of a trace's rows: in each group of similarly frequent rows, the rows with the smallest hashes.
 
-    A group has the rows that are looked up once, twice, 3 to 4, 5 to 8 times, and so on. The sample takes a share
-    `rate` of each group, and at least LEAST_OF_GROUP rows. Since each group's rows and lookups are counted exactly,
-    estimates never exceed them.
+    The groups are the rows that are looked up once, twice, 3 to 4 times, 5 to 8 times, and so on. The sample takes a
+    share `rate` of each group, but at least LEAST_OF_GROUP rows. Each group's rows and lookups are counted exactly,
+    so estimates never exceed them.
     """
     counts, groups = touched.counts, np.ceil(np.log2(touched.counts)).astype(np.int64)
     rows, lookups = np.zeros(len(counts)), np.zeros(len(counts))
@@ -170,12 +173,12 @@ def sample_rows(touched: TracedRows, rate: float, seed: int) -> RowSample:
 def measure_curve(
     stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
 ) -> MissRatioCurve:
-    """Measure the LRU miss-ratio curve of a stream of row keys, exactly or from a `sample`. With a sample, keys must
-    be row numbers as `find_rows` gives them.
+    """Measure the LRU miss-ratio curve of a stream of row keys: exactly, or approximately from a `sample` of rows. If
+    there is a sample, keys must be row numbers as `find_rows` returns them.
 
-    All rows have one size, unless `units_of` returns the size of each key's row in some unit; cache sizes are then in
-    that unit. A lookup hits if its row fits in the cache together with the other rows looked up since the row's last
-    lookup.
+    All rows have size 1, unless `units_of` returns the size of each key's row in some unit. Cache sizes are in the
+    same unit. A lookup hits if the cache has room for its row and all other rows looked up since the last lookup of
+    the row.
     """
     stack, counted = StackDistances(), (np.empty(0, np.int64), np.empty(0))
     num_lookups, num_cold = 0, 0.0

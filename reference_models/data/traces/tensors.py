@@ -1,7 +1,8 @@
-"""Load tensors from untrusted files of torch.save, in memory that is bounded by a small multiple of the file's bytes.
+"""Load tensors from untrusted files of torch.save, in memory that is at most a small multiple of the file's bytes.
 
-torch.load(weights_only=True) runs no code of a file, but allocates as much memory as the file states: the file format
-before torch 1.6 states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
+torch.load(weights_only=True) runs no code of a file, but it allocates as much memory as the file asks for. A small
+file can ask for a large amount in three ways: the file format before torch 1.6 states sizes; an archive may be
+compressed; and a pickle may ask for bytes and storages of any size.
 """
 
 import io
@@ -32,11 +33,11 @@ _CODES = {
 
 
 def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
-    """Load a file that torch.save wrote in its format since torch 1.6; return its content and the number of bytes of
+    """Load a file that torch.save wrote in its format since torch 1.6. Return its content and the number of bytes of
     its tensors' data.
 
-    Loading takes about twice as much memory as the file has bytes. Raises ValueError for anything but an archive of
-    plain tensors, MemoryError for more than `max_bytes`, and whatever torch.load raises.
+    Loading takes about twice the file's bytes of memory. Raises ValueError if the file is not an archive of plain
+    tensors, MemoryError if it needs more than `max_bytes`, and any error of torch.load.
     """
     import torch
 
@@ -85,9 +86,9 @@ def _refuse_long_list(file: BinaryIO) -> int:
     """Return a torch archive's size in bytes. Raises ValueError if the file does not end as torch writes archives, or
     if the archive's list of files is too long.
 
-    A zip archive ends in a record of 22 bytes, which states how many bytes its list of files has. Archives of more
-    than 4 GiB, and all of torch's, also have a record of 56 bytes and a locator of 20 bytes before it; the number in
-    the record of 56 bytes is then the one that counts (PKWARE's APPNOTE.TXT, 4.3).
+    A zip archive ends in a record of 22 bytes, which states the size of its list of files. Archives of more than 4
+    GiB, and all archives of torch, have two more records before it: one of 56 bytes, then a locator of 20 bytes. In
+    such an archive the size in the record of 56 bytes counts (PKWARE's APPNOTE.TXT, 4.3).
     """
     num_bytes = file.seek(0, io.SEEK_END)
     file.seek(max(0, num_bytes - 98))

@@ -109,10 +109,10 @@ class AccessTrace:
         return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
 
     def with_queries(self, samples_per_query: int) -> "AccessTrace":
-        """Return the trace grouped into queries of `samples_per_query` samples; tables looked up for the user are
-        looked up only by a query's first sample.
+        """Return the trace grouped into queries of `samples_per_query` samples. Tables that are looked up for the
+        user are looked up only by a query's first sample: the lookups of the query's other samples are left out.
 
-        Samples at the end that make no whole query are left out. Raises ValueError where there is no whole query.
+        Samples at the end that do not fill a query are left out. Raises ValueError if the trace has no whole query.
         """
         num_bags = self.num_bags // samples_per_query * samples_per_query
         if not num_bags:

@@ -1,12 +1,15 @@
-"""AutoShard's search (the paper Zha et al., KDD 2022): a policy learnt by reinforcement places one table after the
-other.
+"""AutoShard's search (Zha et al., KDD 2022): a policy learnt by reinforcement places one table after the other.
 
-These parts are as published: the features of tables; the representation of a device, which is the sum of its tables'
-representations and its predicted cost; the rule that tables go only on devices with free memory; the reward of a
-plan, which is the least cost of a device divided by the greatest. Two parts differ from the authors' prototype. The
-policy has no LSTM: it gets the features of the tables left to place instead. It learns by policy gradient, not
-IMPALA: the advantage of a plan is its reward less the mean reward of the NUM_PLANS plans of its task, divided by the
-standard deviation of these rewards.
+As published:
+
+- the features of tables
+- the representation of a device: the sum of its tables' representations, and its predicted cost
+- the rule that a table goes only on a device with free memory
+- the reward of a plan: the least cost of a device divided by the greatest
+
+Two parts differ from the authors' prototype. The policy has no LSTM; it gets the features of the tables left to place
+instead. It learns by policy gradient, not by IMPALA: the advantage of a plan is its reward less the mean reward of
+the NUM_PLANS plans of its task, divided by the standard deviation of these rewards.
 """
 
 import math
@@ -55,10 +58,11 @@ SMALL = TaskSizes()
 
 
 def sizes_of(tasks: Sequence[Task]) -> TaskSizes:
-    """Return the ranges of sizes (tables, devices) of the tasks on which to train a policy that is to place `tasks`.
+    """Return the ranges of sizes (numbers of tables and of devices) of the tasks on which to train a policy that will
+    place `tasks`.
 
-    The ranges go from the smallest to the largest size in `tasks`; sizes above MOST_TABLES and MOST_DEVICES count as
-    these. If no task is larger than the default ranges, `SMALL`, these are returned.
+    The ranges go from the smallest to the largest size among `tasks`, capped at MOST_TABLES and MOST_DEVICES. If no
+    task is larger than the default ranges, `SMALL`, these are returned.
     """
     tables = sorted(min(len(each.tables), MOST_TABLES) for each in tasks)
     devices = sorted(min(each.num_devices, MOST_DEVICES) for each in tasks)
@@ -92,11 +96,12 @@ class Policy(nn.Module):
         return tables
 
     def forward(self, table: Tensor, left: Tensor, held: Tensor, loads: Tensor, may_be_on: Tensor) -> Tensor:
-        """Return the log-probabilities [tasks, plans, devices] of placing a table of each task on each device.
-        `table` [tasks, 32] has the tables' representations.
+        """Return the log-probabilities [tasks, plans, devices] of placing the next table of each task on each device.
+        `table` [tasks, 32] has the representations of these tables.
 
-        `left` [tasks, 3] describes the tables left to place; `held` [tasks, plans, devices, 32] sums the
-        representations of each device's tables; `loads` [tasks, plans, devices, 2] are each device's cost and memory.
+        `left` [tasks, 3] describes the tables left to place. `held` [tasks, plans, devices, 32] has the sum of the
+        representations of the tables on each device. `loads` [tasks, plans, devices, 2] has each device's cost and
+        memory.
         """
         device = torch.cat((held, self.load(loads)), dim=-1)
         state = torch.cat((table, self.left(left)), dim=-1)[:, None, None].expand_as(device)
@@ -138,12 +143,12 @@ def _roll_out(
     *,
     is_drawn: bool,
 ) -> tuple[list[list[Pieces]], Tensor, Tensor]:
-    """Place all pieces (tables or parts) of several tasks, which must have equally many pieces. With `is_drawn` the
-    device of each piece is drawn by the policy's probabilities, else it is the likeliest device.
+    """Place all pieces (tables or parts of tables) of several tasks. All tasks must have equally many pieces. If
+    `is_drawn`, each piece's device is drawn by the policy's probabilities; else it is the likeliest device.
 
-    `shape` is (plans of each task, devices). Returns three values: the pieces on each device, with a row for each
-    plan of each task; the rewards [tasks, plans], -1 where a piece found no room; the plans' log-probabilities
-    [tasks, plans].
+    `shape` is (plans of each task, devices). Return three values: the pieces on each device, with a row for each plan
+    of each task; the rewards [tasks, plans], -1 for a plan in which a piece found no room; and the plans'
+    log-probabilities [tasks, plans].
     """
     ordered = [costs.ordered(pieces) for pieces in lists]
     tables = policy.represent(torch.tensor([_features(costs, pieces) for pieces in ordered]))
@@ -186,11 +191,11 @@ def train_policy(
     sizes: TaskSizes = SMALL,
     start: Policy | None = None,
 ) -> Policy:
-    """Train a placement policy on tasks of random tables, with numbers of tables and devices in the ranges `sizes`.
-    `start` is a policy to continue from, None to begin with random weights.
+    """Train a placement policy on tasks of random tables. `sizes` has the ranges of the numbers of tables and devices
+    of a task. Training continues from the policy `start`, or begins with random weights if it is None.
 
-    Training uses one thread. `batch_size` must be the batch size that `cost` assumes: it determines the tables' reuse
-    (how often a batch looks up the same row).
+    Training uses one thread. `batch_size` must be the batch size that `cost` assumes: it determines how often a batch
+    looks up the same row.
     """
     empty = replace(NEUROSHARD, num_devices=_POOL_SIZE, batch_size=batch_size)
     pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]
@@ -226,11 +231,11 @@ def train_policy(
 
 
 def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None) -> PlacementPlan:
-    """Return the cheapest of a policy's placement plans: the likeliest plan, and NUM_DRAWN random plans.
+    """Return the cheapest of a policy's placement plans: of the likeliest plan and NUM_DRAWN random plans.
 
-    Without a policy, one is trained for the cost on tasks of the default sizes, `SMALL`. Random plans help on tasks
-    that are larger than those of training. If no plan fits the devices' memory, the likeliest plan is repaired.
-    Raises ConfigError if the repair finds no plan either.
+    If no policy is given, one is trained for the cost on tasks of the default sizes, `SMALL`. Random plans help on
+    tasks larger than those of training. If no plan fits the devices' memory, the likeliest plan is repaired. Raises
+    ConfigError if the repair finds no plan that fits.
     """
     policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)
     with repeatable(seed), torch.no_grad():

@@ -44,14 +44,14 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[EmbeddingTable]], NDArra
 
 
 def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDArray[np.float64]:
-    """Return the bytes of memory traffic of a training step for each table: float64 [tables].
+    """Return the bytes of memory traffic that a training step causes for each table: float64 [tables].
 
-    The forward pass moves ids, each distinct row once, and a sum per sample. The backward pass and the update move
-    ids and a gradient per sample, and read and write each distinct row and its optimizer state. Memory moves whole
-    lines of a row; a row that the batch looks up again is in a cache.
+    The forward pass moves the ids, each distinct row once, and a sum per sample. The backward pass and the update
+    move the ids and a gradient per sample, and read and write each distinct row and its optimizer state. Memory moves
+    whole cache lines of a row. A row that the batch looks up again is assumed to be in a cache.
 
-    A table that is copied to each device has a dense gradient: the update reads and writes all its rows, with
-    gradient and optimizer state. Each copy looks up at most the distinct rows of the whole batch.
+    A table that is copied to each device has a dense gradient, so its update reads and writes all rows, with gradient
+    and optimizer state. Each copy looks up at most as many rows as the whole batch has distinct ones.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
     lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
@@ -68,10 +68,11 @@ def count_moved_bytes(tables: Sequence[EmbeddingTable], batch_size: int) -> NDAr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Modelled seconds per step of a set of tables: bytes moved divided by memory bandwidth, plus a fixed time of
-    each table, and one of the device.
+    """Model of the seconds per step of the tables on a device: bytes moved divided by memory bandwidth, plus a fixed
+    time for each table and one for the device.
 
-    The model is affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
+    The model is affine. The sum of the costs of n tables, each alone on a device, therefore exceeds the cost of the n
+    tables on one device by (n - 1) times `device_s`.
     """
 
     batch_size: int
@@ -90,15 +91,17 @@ class Bandwidth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """Modelled seconds per step of exchanging pooled rows and their gradients between devices (all-to-all).
+    """Model of the seconds per step for exchanging pooled rows and their gradients between devices (all-to-all).
 
     The model is affine: a sum over the device's tables, plus a fixed time of the device. A device sends the sums of
-    its own tables to the devices of the samples, and receives as many bytes of gradients. Sums of other tables arrive
-    over the same links in the other direction at the same time. Links within a host and between hosts work in
-    parallel: the slower one counts. Partial sums of a table that is cut by rows are added up where they arrive; if
-    the rows are cut over one host's devices, the sums are first added up within the host, then sent to the other
-    hosts. Gradients of a table that is copied to each device are added up by a ring over the slowest link. Each of
-    the two exchanges (of pooled rows, of gradients) takes a link's latency if the device holds tables.
+    its own tables to the devices that hold the samples, and receives gradients of equal size. Sums of other devices'
+    tables arrive over the same links in the other direction at the same time, so they cost nothing. Links within a
+    host and links between hosts work in parallel: the slower of them determines the time.
+
+    If a table is cut by rows, its partial sums are added up where they arrive. If its rows are cut over the devices
+    of one host, the sums are first added up within the host and then sent to the other hosts. Gradients of a table
+    that is copied to each device are added up by a ring over the slowest link. Each of the two exchanges (pooled
+    rows, gradients) adds a link's latency if the device holds tables.
     """
 
     batch_size: int
