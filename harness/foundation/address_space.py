@@ -1,7 +1,7 @@
 """Check that a limited address space (`ulimit -v`) suffices for numpy, before numpy is imported.
 
-OpenBLAS, which numpy loads, ends the process by itself where it gets no memory, with exit code 1 or by the signal of
-Ctrl-C; neither tells the user what happened.
+Without the check, the user would not learn what happened: numpy loads OpenBLAS, and when OpenBLAS gets no memory, it
+ends the process with exit code 1, or by the signal that Ctrl-C sends.
 """
 
 import mmap

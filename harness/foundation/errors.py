@@ -108,10 +108,10 @@ def is_starved(words: str) -> bool:
 
 
 def end_process(exit_code: int) -> NoReturn:
-    """Flush the output and end this process at once.
+    """Flush the output and end this process at once, without Python's normal exit.
 
-    Python's normal exit waits for threads that read, and destroys C++ libraries while their threads still run: a
-    remaining thread of torch would then abort the process although its work was done.
+    The normal exit waits for threads that read. It also destroys C++ libraries while their threads still run, so a
+    remaining thread of torch could abort the process although its work was done.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # its reader is gone
@@ -120,10 +120,11 @@ def end_process(exit_code: int) -> NoReturn:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error, or an error that it follows from, is a lack of memory, as torch, CUDA or NCCL report
-    it.
+    """Return whether an error, or any error that caused it, reports a lack of memory, be it in Python, torch, CUDA or
+    NCCL.
 
-    An error that ends the capture of a CUDA graph only says that the capture failed; the reason is among its causes.
+    The causes count because an error that ends the capture of a CUDA graph only says that the capture failed. The
+    lack of memory is then among its causes.
     """
     seen: list[BaseException] = []
     cause: BaseException | None = error

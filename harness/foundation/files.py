@@ -34,10 +34,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record to its JSON file, synced and then renamed; the writing process holds the folder's lock.
+    """Write a record to its JSON file: to a draft file, which is synced and then renamed. The caller must hold the
+    folder's lock.
 
-    Raises HarnessError (exit 8) where the path is no regular file: opening a pipe could block, and a link in a
-    stranger's folder could lead to a file of the user's.
+    Raises HarnessError (exit 8) if the path exists and is no regular file. Opening a pipe could block, and a link in
+    a folder from a stranger could lead to a file of the user's.
     """
     refuse_irregular(path, "a record")
     write_atomically(path, encode(record))
@@ -51,11 +52,12 @@ def refuse_irregular(path: Path, what: str) -> None:
 
 
 def open_regular(path: Path, flags: int, what: str) -> int:
-    """Open a file in a folder that a stranger may have made, without following a link or waiting for a pipe; return
-    its descriptor.
+    """Open a file in a folder that a stranger may have made; return its descriptor. No link is followed, and opening
+    a pipe does not wait.
 
-    Raises HarnessError (exit 8) where it is no regular file, or is to be written and has a second hard link, which
-    may be a file of the user's; and OSError.
+    Raises HarnessError (exit 8) if the path is no regular file. Raises it also if the file is to be written and has a
+    second hard link, since the second name may be that of a file of the user's. Raises OSError if the file cannot be
+    opened.
     """
     refuse_irregular(path, what)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

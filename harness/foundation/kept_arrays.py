@@ -23,12 +23,13 @@ def write_kept(
     member: str,
     write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
-    """Write arrays and a manifest to `folder`, complete or not at all, replacing an existing folder; return
-    descriptions of the written arrays by name.
+    """Write arrays and a manifest to `folder`, completely or not at all; return a dict from array to the description
+    of what was written. An existing folder is replaced.
 
-    `manifest` is the manifest's type; `about` has its fields except the field named `member`, which lists the written
-    arrays. `write_more` may write further files to the folder before it is put in place. Raises ConfigError for a
-    name or a type that cannot be stored, msgspec.ValidationError, OSError.
+    `manifest` is the type of the manifest. `about` has all fields of the manifest except one, which lists the written
+    arrays and is named by `member`. `write_more` may write further files to the folder before it is put in place.
+    Raises ConfigError if a name or a type cannot be stored, msgspec.ValidationError if `about` does not fit the
+    manifest's type, and OSError.
     """
 
     def describe(written: Mapping[str, WrittenArray]) -> str:
@@ -40,10 +41,11 @@ def write_kept(
 def read_kept(
     folder: Path, arrays: Mapping[str, ArrayRecord], *, available_bytes: int, remedy: str
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays that the manifest of `folder` lists, with every byte verified.
+    """Return the arrays in `folder`, with every byte verified. `arrays` are their descriptions in the folder's
+    manifest.
 
-    Raises HarnessError: exit 8, with the `remedy`, where a file is damaged or contradicts the manifest; 9 where the
-    arrays are larger than the `available_bytes` of memory.
+    Raises HarnessError with exit 8 if a file is damaged or contradicts the manifest; the message ends with the advice
+    `remedy`. Raises it with exit 9 if the arrays need more than `available_bytes` of memory.
     """
     num_bytes = sum(array.num_bytes for array in arrays.values())
     try:

@@ -1,9 +1,9 @@
-"""Simulate a queue of queries (each asks a model to rank a number of items): compute when each query is answered from
-arrival and service times, without a real clock.
+"""Simulate a queue of queries, without a real clock, to find when each query is answered. A query asks a model to
+rank a number of items. The simulation starts from given arrival times and service times.
 
-The simulation is exact for one first-come-first-served queue with identical workers. A call of the model may have a
-largest number of items: queries are merged into one call up to that number while the first of them waits no longer
-than a time limit, and a larger query is split into parts, which any worker takes. A split query is answered when its
+The simulation is exact for one first-come-first-served queue with identical workers. One call of the model may have a
+largest number of items. Then queries are merged into a call up to this number, while the first of them has waited
+less than a time limit. A larger query is split into parts, which any worker takes. A split query is answered when its
 last part is.
 """
 
@@ -23,13 +23,14 @@ practically never wait for one another."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """`count` workers that answer a queue of queries by calling a model. One call holds several queries with at most
-    `max_items` items (samples for the model) in all; if `max_items` is None, it holds a single query.
+    """Workers, `count` of them, that answer a queue of queries by calling a model. If `max_items` is None, a call
+    holds a single query. Otherwise a call holds several queries, with at most `max_items` items (samples for the
+    model) in all.
 
-    A free worker waits for a full call until the first query of the call is `wait_s` seconds old, then takes the
-    queries that have arrived. A call is full when it has `max_items` items, or when the next query, or part of a
-    query, does not fit. A query of at least `split_from` items is split into a part for each worker, even where one
-    call would hold it; parts of one query are never in the same call.
+    A call is full when it has `max_items` items, or when the next query in the queue (or part of a query) no longer
+    fits. A free worker waits until its call is full, but no longer than until the first query of the call is `wait_s`
+    seconds old. A query of at least `split_from` items is split into a part for each worker, even if one call could
+    hold the whole query. Parts of one query are never in the same call.
     """
 
     count: int = 1
@@ -75,11 +76,12 @@ class Traffic:
 
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:
-    """Draw a simulation's queries: Poisson arrivals, a random order of the `sizes` (items per query), and a random
-    order of the measured factors (duration of a call divided by the mean for its size).
+    """Draw the queries of a simulation: Poisson arrivals, a random order of the `sizes` (items per query), and a
+    random order of the measured factors (duration of a call divided by the mean for its size).
 
-    Times between arrivals are scaled to a mean of exactly one second, and every size and factor occurs equally often,
-    so that the offered load is exactly the requested one: random deviations of the load would dominate the result.
+    The offered load must be exactly the requested one, since its random deviations would dominate the result. So the
+    times between arrivals are scaled to a mean of exactly one second, and every size and every factor occurs equally
+    often.
     """
     arrivals, items, factors = (np.random.default_rng((seed, stream)) for stream in range(3))
     gaps_s = arrivals.exponential(size=num_queries)

@@ -54,9 +54,9 @@ class StatusLine:
         return find_terminal_columns(self._stream)
 
     def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
-        """Show `text` as the only progress row on a terminal, with a bar for the fraction `share` of the work that is
-        done. Elsewhere print `text` and the fraction as one line, at most once in five seconds unless `now` is
-        true."""
+        """Show one row of progress: `text`, with `share`, the fraction of the work that is done. On a terminal the
+        row replaces all earlier rows and has a bar for the fraction. Elsewhere the row is printed as a line, at most
+        once in five seconds unless `now` is true."""
         printed = text if share is None else f"{text}: {share:4.0%}"
         self.show_rows((StatusRow(text, share),), printed, now=now)
 

@@ -1,5 +1,5 @@
-"""Make the record of a study, a measurement or simulation whose result is not a training run: findings, and tables
-that state the source of each column's numbers (measured, modelled, given or another).
+"""Make the record of a study. A study is a measurement or simulation whose result is not a training run. It consists
+of findings, and of tables that state the source of each column's numbers (measured, modelled, given or another).
 
 A command computes the rows and calls `make_study`; `rules.records.study` defines the record,
 `reports.page.studies.study` renders it.

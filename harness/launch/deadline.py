@@ -24,13 +24,14 @@ _LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
 
 
 class Deadline:
-    """Context manager that watches process `pid` and its descendants, and kills all of them when their run hangs.
+    """Context manager that watches process `pid` and its descendants, and kills all of them if their run hangs after
+    its deadline. Normally a worker checks the deadline itself, several times a second, and then ends with a complete
+    log. This class is for a worker that can no longer do that.
 
-    A worker checks its run's deadline itself, several times a second, and at the deadline ends with a complete log.
-    This class is for a worker that can no longer do that. The deadline is `timeout_s` seconds after the run's begin,
-    or after its launch if it has not begun. From then on the run counts as hung if a signal has kept one of its
-    processes stopped for STOPPED_FOR_S, or if it has begun, has not ended, and sent no event for SILENT_FOR_S. Time
-    in which the watching process itself did not run does not count. Nothing is checked before the deadline.
+    The deadline is `timeout_s` seconds after the run's begin, or after its launch if it has not begun. Nothing is
+    checked before the deadline. After it, a run hangs in either of two cases. In the first, a signal has kept one of
+    its processes stopped for STOPPED_FOR_S seconds. In the second, the run has begun, has not ended, and has sent no
+    event for SILENT_FOR_S seconds. Time in which the watching process itself did not run does not count.
     """
 
     def __init__(self, pid: int, timeout_s: float | None) -> None:
@@ -53,8 +54,8 @@ class Deadline:
             self._thread.join()
 
     def take(self, event: str) -> bool:
-        """Register a progress event of the run's process as a sign of life. Return whether the event is only there
-        for the timekeeper, to mark the time of run_start or run_stop, and is not progress to be shown.
+        """Register a progress event of the run's process as a sign of life. Return True for the events run_start and
+        run_stop. These only tell the timekeeper process when to take the time, and are not shown as progress.
 
         The time limit counts from the run's first run_start. Work after run_stop is not timed.
         """

@@ -1,8 +1,8 @@
-"""Detect a lost or stuck rank, and end all ranks with one reason: every rank sends a heartbeat.
+"""Detect a lost or stuck rank by heartbeats that every rank sends, and end all ranks with one reason.
 
-A rank that is stopped, or whose machine is unreachable, closes no connection; the others would wait for it in a
-collective call until that times out. A killed rank closes its connections, but the others cannot tell whose they
-were.
+Closed connections do not suffice to detect a lost rank. A rank that is stopped, or whose machine is unreachable,
+closes no connection; the other ranks would wait for it in a collective call until the call times out. A killed rank
+closes its connections, but the other ranks cannot tell which rank was killed.
 """
 
 import contextlib
@@ -54,13 +54,13 @@ class End:
 
 
 class Heartbeat:
-    """Context manager that sends this rank's heartbeat to the ranks' key-value store, and watches the other ranks'
-    heartbeats and this process's signals.
+    """Context manager that sends this rank's heartbeat to the ranks' key-value store. It also watches the heartbeats
+    of the other ranks, and the signals that this process gets.
 
+    A heartbeat is a counter. Each rank measures with its own clock how long another rank's counter has not changed.
     When a rank is lost, fails or gets a signal to end, the processes of all ranks end with the same reason and exit
-    code, whatever their main threads wait for. `on_end` is called once before that, with the reason and the exit
-    code. A heartbeat is a counter; each rank measures with its own clock how long another rank's counter has not
-    changed.
+    code, even if their main threads are waiting. `on_end` is called once before this process ends, with the reason
+    and the exit code.
     """
 
     def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:

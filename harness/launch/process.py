@@ -44,11 +44,11 @@ class Interpreter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """End of a worker process: its exit code, or minus the number of the signal that killed it, and the last line of
-    its stderr.
+    """End of a worker process: its exit code and the last line of its stderr. If a signal killed the worker, the exit
+    code is minus the signal's number.
 
-    After a time limit, the exit code is TIMEOUT and `last_words` are the reason. `rank` is the rank to blame where
-    there were several. `own_frames` are the traceback lines in the user's own code.
+    If the run was killed after its time limit, the exit code is TIMEOUT and `last_words` is the reason. If there were
+    several ranks, `rank` is the rank to blame. `own_frames` are the traceback lines in the user's own code.
     """
 
     exit_code: int
@@ -71,10 +71,12 @@ def launch_worker(
     """Run the job in `spec_path` to its end, in one process or several ranks; return how the worker ended.
 
     A timekeeper process starts the worker and writes the observed times of a run to CLOCK_FILE beside the job's file.
-    `interpreter` replaces this process's own; `variables` were chosen for the job and override the environment. The
-    worker ends a run at its deadline, `timeout_s` seconds after it began; where it hangs, all of its processes are
-    killed (see `Deadline`), and the exit code is 124. With a `slot`, all processes stay on the slot's cores and see
-    its GPUs. If an exception, such as StopWork from another thread, leaves this call, the worker is stopped first.
+    If `interpreter` is given, it runs the worker instead of this process's interpreter. `variables` were chosen for
+    the job and override the environment. If `slot` is given, all processes stay on its cores and see its GPUs.
+
+    The worker ends a run at its deadline, `timeout_s` seconds after the run began. If the worker hangs and does not
+    do so, all of its processes are killed (see `Deadline`), and the exit code is 124. If an exception leaves this
+    call, such as StopWork from another thread, the worker is stopped first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
@@ -205,10 +207,11 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 
 def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
-    """Return a line of a worker's output, split into the text that the user's code or a library printed and the event
-    that ends the line; the event is None where there is none.
+    """Return a line of a worker's output in two parts: the text that the user's code or a library printed, and the
+    event at the end of the line. The event is None if the line has none.
 
-    Versions of dlrmbench that did not mark events (`is_marked` False) print an event as a whole line.
+    `is_marked` says whether a mark precedes each event. Older versions of dlrmbench, which mark no events, print each
+    event as a whole line.
     """
     said, mark, text = line.rpartition(EVENT_MARK.encode())
     if not mark and is_marked:

@@ -135,13 +135,13 @@ def count_cores() -> int:
 def make_slots(
     num: int, *, num_threads: int, gpus: Sequence[str] | None, num_gpus: int, what: str, remedy: str = ""
 ) -> list[Slot]:
-    """Return `num` slots, among which the cores of this process are divided, and the GPUs `gpus` (names as in
-    CUDA_VISIBLE_DEVICES; None where none are used).
+    """Return `num` slots: equal shares of the cores of this process and, if `gpus` is not None, of these GPUs. `gpus`
+    has names as in CUDA_VISIBLE_DEVICES.
 
-    Each slot has the same number of whole physical cores, at least `num_threads`, and `num_gpus` GPUs where `gpus` is
-    not None. For messages, `what` is the option that asked for the slots, and `remedy` the advice where their number
-    can no longer change. Raises HarnessError (exit 2) where there are too few cores or GPUs, or where the system
-    cannot pin processes.
+    Each slot has the same number of whole physical cores, at least `num_threads`, and `num_gpus` of the GPUs. `what`
+    and `remedy` are for messages: `what` is the option that asked for the slots, and `remedy`, if given, is the
+    advice if the number of slots can no longer change. Raises HarnessError (exit 2) if there are too few cores or
+    GPUs, or if the system cannot pin processes to cores.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise HarnessError(f"{what} {num}: this system pins no process to cores. {remedy or 'Leave it out.'}")
@@ -162,9 +162,9 @@ def make_slots(
 
 
 def _refuse_too_many(what: str, num: int, needed: tuple[int, str], found: tuple[int, str], remedy: str) -> None:
-    """Raise HarnessError if `num` slots take more cores or GPUs than there are. `needed` is what one slot takes and
-    `found` what there is, each as (number, unit in the singular), such as (4, "core"). `what` names the option in the
-    message."""
+    """Raise HarnessError if `num` slots take more cores or GPUs than there are. `needed` is the amount that one slot
+    takes, and `found` is the amount that there is; each is (number, unit in the singular), such as (4, "core").
+    `what` names the option in the message."""
     (each, word), (most, unit) = needed, found
     if num * each <= most:
         return

@@ -1,8 +1,9 @@
 """Keep the time of a run: start its process, stamp its events as they arrive, and pass all output on.
 
-Started as `python -I -S timekeeper.py`, a process of its own that imports only the standard library: neither the
-user's code, nor start-up files of Python (sitecustomize, .pth), nor anything in PYTHONPATH runs in it. The parent
-sends the command as one line of JSON on standard input; end of file there means that the parent is gone.
+Started as `python -I -S timekeeper.py`, in a process of its own, and imports only the standard library. So no other
+code can change the time in this process: neither the user's code, nor start-up files of Python (sitecustomize, .pth),
+nor modules in PYTHONPATH. The parent process sends the command as one line of JSON on standard input. End of file on
+standard input means that the parent has ended.
 """
 
 import json
@@ -46,10 +47,10 @@ class Arrival(NamedTuple):
 class RunClock:
     """Clock that times one run from the arrival of its events, in a process other than the run's.
 
-    The first `start`, the first run_start and the last run_stop count, so that extra events cannot shorten a run. A
-    timekeeper that is delayed sees an event late. So it keeps two times for each event: the last time at which the
-    event had not arrived, and the time at which it was seen. The reported duration is the shortest that these times
-    allow.
+    Of repeated events the first `start`, the first run_start and the last run_stop count, so that extra events cannot
+    shorten a run. A delayed timekeeper sees an event late. So it keeps two times for each event: the last time at
+    which the event had not arrived, and the time at which it was seen. The reported duration is the shortest that
+    these times allow.
     """
 
     def __init__(self, spawned_s: float, *, is_marked: bool = True) -> None:

@@ -20,9 +20,9 @@ from harness.measure.job import send_to_parent
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
-"""Seconds after the first failure from which on a rank that is killed counts as killed by torchrun's agent, not as a
-cause of the failure. When one rank fails, the agent asks the others to end, and after 30 s it kills those that have
-not ended."""
+"""Seconds after a job's first failure: a rank that is killed later than this counts as killed by torchrun's agent,
+not as a cause of the failure. When one rank fails, the agent asks the other ranks to end. After 30 s it kills those
+that have not ended."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:

@@ -67,12 +67,12 @@ class CheckpointFolder:
 def read_checkpoint(
     folder: Path, definition_sha256: str, id_map_sha256: str | None = None
 ) -> Mapping[str, "torch.Tensor"]:
-    """Return the training state that the checkpoint in `folder` restores, read with the earlier checkpoints that it
-    builds on.
+    """Return the training state that the checkpoint in `folder` restores. A checkpoint may build on earlier
+    checkpoints, which are then read, too.
 
-    Every byte is verified. Raises HarnessError: exit 2 if the checkpoint is of another benchmark definition; 8 if
-    anything is damaged or not as the manifests say, or if training used a map of ids to rows whose digest is not
-    `id_map_sha256`; 9 if the state does not fit into memory.
+    Every byte is verified. Raises HarnessError with exit 2 if the checkpoint is of another benchmark definition.
+    Raises it with exit 8 if anything is damaged or not as the manifests say, or if training used a map of ids to rows
+    whose digest is not `id_map_sha256`. Raises it with exit 9 if the state does not fit into memory.
     """
     import torch
 
@@ -102,10 +102,12 @@ def read_checkpoint(
 
 
 class CheckpointsCompanion(Companion):
-    """Companion (observer of a process that trains) by which training makes the checkpoints that [checkpoint] asks
-    for. A run keeps the folder of checkpoints; after a measurement the folder is removed.
+    """Companion (observer of a process that trains) that lets training make the checkpoints which the table
+    [checkpoint] of the configuration asks for, and restore some of them. A run keeps the folder of checkpoints; after
+    any other measurement the folder is removed.
 
-    Restores are spread evenly over the process's `num_samples`; training continues from each restored checkpoint.
+    Restores are spread evenly over the process's `num_samples`. After each restore, training continues from the
+    restored checkpoint.
     """
 
     _made: "Checkpoints | None" = None

@@ -1,8 +1,8 @@
-"""Define companions, classes that observe a training process (such as its energy) or keep something of it (such as
-its weights) in addition to what the process itself measures.
+"""Define companions: classes that observe a process that trains, or keep something of it, in addition to what the
+process itself measures. Energy is an example of what is observed, and the weights of what is kept.
 
-A new companion is a class and a line of `COMPANIONS`. The values that it returns become fields of the process's
-record: `RunRecord` for a run, an entry of `processes` for a measurement.
+To add a companion, write a class and add a line to `COMPANIONS`. The values that a companion returns become fields of
+the process's record: of `RunRecord` for a run, of an entry of `processes` for another measurement.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,16 +33,16 @@ COMPANIONS: Mapping[str, str] = {
 }
 """Classes of all companions (observers of a process that trains), in the order in which they are called.
 
-The companion that keeps the weights comes before the companion that measures traffic, which trains further steps. The
-companion that reads peak memory comes before the companion that makes checkpoints, since reading a checkpoint back
-takes memory.
+The companion that keeps the weights comes before the companion that measures traffic, since measuring traffic trains
+further steps. The companion that reads peak memory comes before the companion that makes checkpoints, since reading a
+checkpoint back takes memory.
 """
 
 
 class Companion:
-    """Observer of one process that trains, such as of its energy. A subclass overrides those methods that it needs;
-    they are called before the model is built, at the start of the timed region, at its stop, and afterwards. Every
-    rank has one object of each class."""
+    """Observer of one process that trains, such as of its energy. Every rank has one object of each class. A method
+    is called before the model is built, one at the start of the timed region, one at its stop, and one afterwards. A
+    subclass overrides those that it needs."""
 
     def __init__(self, process: "Process") -> None:
         self.process = process
@@ -61,11 +61,11 @@ class Companion:
         """Stop observing right after the timed region, while the run's log is still open."""
 
     def after(self) -> Mapping[str, Any]:
-        """Return fields for the process's record, as a dict from a field's name in the record's file to its value;
-        called once the log is closed. Only rank 0's fields are recorded.
+        """Return fields for the process's record, as a dict from a field's name in the record's file to its value.
+        This is called after the log is closed. Only rank 0's fields are recorded.
 
-        An error here does not fail a run, which is complete without these fields: the error is recorded. In any other
-        measurement the error is raised.
+        If a companion of a run raises an error here, the error is recorded and the run does not fail, since a run is
+        complete without these fields. In any other measurement the error is raised.
         """
         return {}
 
@@ -121,12 +121,12 @@ def measuring(
     num_samples: int = 0,
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
-    """Yield the process, with the job's workload loaded. The caller builds the model, trains, and starts and stops
-    the companions (observers of energy, weights and the like); afterwards the process's `members` has the values that
-    the companions returned.
+    """Yield the process of a job that trains, with the job's workload loaded and with its companions (observers of
+    energy, weights and the like). In the `with` block the caller builds the model, trains, and starts and stops the
+    companions. After the block, the process's `members` has the values that the companions returned.
 
-    `reshape` changes the definition's configuration. Raises the errors of loading and of companions; after an error
-    in the caller's block no companion is called any more.
+    `reshape` changes the configuration of the job before it is used. Raises the errors of loading and of companions.
+    After an error in the block no companion is called any more.
     """
     started = datetime.now(UTC)
     benchmark, config = job.parse()

@@ -1,7 +1,8 @@
 """Check in a separate process whether an implementation's kernels can be used on the requested GPU.
 
-The calling process then holds no memory of the GPU. Run as `python -P -m harness.measure.gpu_kernels DEVICE DIM SUMS
-PRECISION`, which prints the reason why kernels cannot be used, or an empty line.
+The process is separate so that the calling process holds no memory of the GPU after the check. It is run as `python
+-P -m harness.measure.gpu_kernels DEVICE DIM SUMS PRECISION`. It prints the reason why the kernels cannot be used, or
+an empty line if they can.
 """
 
 import sys

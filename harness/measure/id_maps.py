@@ -42,10 +42,11 @@ class IdMaps:
 
 
 def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
-    """Return the folder and sizes of the map of ids to rows that the configuration asks for; None where each id has
-    its own row.
+    """Return the folder and sizes of the configuration's map of ids to rows, by which ids share the rows of an
+    embedding table. None if every id has a row of its own, without a map.
 
-    Raises ConfigError for a budget that leaves a table no row, DatasetError where the map's data is missing.
+    Raises ConfigError if the map's budget leaves a table no row, and DatasetError if data that the map needs is
+    missing.
     """
     id_map = config.data.id_map
     if not id_map.is_active:
@@ -66,8 +67,8 @@ def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
 
 
 def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = None) -> IdMaps | None:
-    """Return the configuration's map of ids to rows, with every byte verified; None where each id has a row of its
-    own.
+    """Return the configuration's map of ids to rows, by which ids share the rows of an embedding table, with every
+    byte verified. None if every id has a row of its own, without a map.
 
     Raises HarnessError (exit 8) if the map is damaged, names rows outside of its tables, or does not have the digest
     `sha256`.

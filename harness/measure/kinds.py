@@ -1,9 +1,9 @@
 """Define kinds of measurement (training to the target, throughput, …): the task that a fresh process does, and all
 that differs between them.
 
-A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds` or its `extension.py`. No
-other module branches on the kind: it calls the kind's methods. Importing a kind imports no torch, so that `--help`
-can list its options.
+To add a kind, write a module with a `KIND`, its record, and one line in `rules.records.kinds` or in the
+`extension.py` of an extension. No other module has cases for different kinds: it calls the kind's methods. Importing
+a kind imports no torch, so that `--help` can list its options.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -164,10 +164,11 @@ class Kind:
         return True
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-        """Return the measurement's `options`, such as a number of samples, adjusted to the configurations; `sizes`
-        has (global batch size, number of training samples) for each configuration.
+        """Return the measurement's `options` adjusted to all configurations, such as a number of samples that is
+        rounded up to whole batches. `sizes` has (global batch size, number of training samples) for each
+        configuration.
 
-        Raises ConfigError where the options cannot be adjusted.
+        Raises ConfigError if the options cannot be adjusted.
         """
         return options
 

@@ -46,13 +46,13 @@ def write_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of a split's samples, by the weights in a folder, to the Parquet file `output`, completely or
-    not at all; return a summary of the predictions.
+    """Write a model's predictions (logits) for the samples of a split to the Parquet file `output`, completely or not
+    at all; return a summary of the predictions. The model has the weights in the folder `weights`.
 
     Columns: `row` int64, the sample's number in the split from 0; `label` uint8, or float32 for soft labels; `logit`
-    float32, before the sigmoid. Raises ConfigError for a model whose answer is not one logit, HarnessError and
-    DatasetError for weights or data that are damaged or of another definition, NotFiniteError for a logit that is
-    not finite.
+    float32, before the sigmoid. Raises ConfigError if the model's answer is not one logit. Raises HarnessError or
+    DatasetError if weights or data are damaged or of another definition. Raises NotFiniteError if a logit is not
+    finite.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -87,13 +87,14 @@ def write_file_predictions(
     *,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> PredictionSummary:
-    """Write the logits of a file's rows, which need no label, by the weights in a folder; return a summary of the
-    predictions.
+    """Write a model's predictions (logits) for the rows of the file `path` to the Parquet file `output`, completely
+    or not at all; return a summary of the predictions. The model has the weights in the folder `weights`. The rows
+    need no label.
 
-    Values become ids by the dictionaries beside the prepared data in `data_dir`, on which the weights were trained.
-    Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit` float32. Malformed rows
-    are left out. Raises the errors of `write_predictions` and `encode_file`, and ConfigError if the data is not of
-    the kind `columns`, or if `output` is the file itself.
+    The weights were trained on the prepared data in `data_dir`; the dictionaries beside this data turn the rows'
+    values into ids. Columns: `row` int64, the row's number in the file from 1, not counting a header; `logit`
+    float32. Malformed rows are left out. Raises the errors of `write_predictions` and `encode_file`. Raises
+    ConfigError if the data is not of the kind `columns`, or if `output` and `path` are the same file.
     """
     import pyarrow as pa
     import torch

@@ -80,10 +80,10 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
 
 def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-    """Return the number of samples to train on: the requested number, rounded up to whole batches of all
-    configurations, so that each trains on equally many.
+    """Return the number of samples on which every configuration trains. It is the requested number, rounded up such
+    that the samples are whole batches in each configuration.
 
-    Raises ConfigError where a configuration's training split holds fewer.
+    Raises ConfigError if the training split of a configuration holds fewer samples.
     """
     asked, multiple = options["num_samples"], math.lcm(*(batch_size for batch_size, _ in sizes))
     num_samples = -(-asked // multiple) * multiple

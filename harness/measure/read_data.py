@@ -20,9 +20,9 @@ _PROGRESS_EVERY_BYTES = 1 << 28
 
 
 class ReadDataCompanion(Companion):
-    """Companion (observer of a process that trains) that checks which data was read. For a run it records the hashes
-    of the data, which rules check. For another measurement it raises an error if the data was not that of its
-    dataset."""
+    """Companion (observer of a process that trains) that checks which data was read. In a run it records the hashes
+    of the data, which the rules check later. In another measurement it raises an error if the data that was read is
+    not the data of the dataset."""
 
     def before_build(self) -> None:
         self.process.dataset.read_files.look()  # for a workload that does not name its dataset
@@ -39,11 +39,12 @@ class ReadDataCompanion(Companion):
 def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return, on rank 0, the fields of a ReadDatasetRecord with the hashes of the data files that the ranks opened.
-    Files that several ranks opened on the same host are hashed once.
+    """Return, on rank 0, the hashes of the data files that the ranks opened, as fields of a ReadDatasetRecord. Files
+    that several ranks opened on the same host are hashed once. None on other ranks. An empty tuple if the data is not
+    in files.
 
-    None on other ranks, and an empty tuple for data that is not in files. A workload that does not say which dataset
-    it opened is taken to have read the files of `opened`, which this process opened before the run.
+    `opened` is the dataset that this process opened before the run. If the workload does not say which dataset it
+    opened, the files of `opened` are taken as read.
     """
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()
@@ -101,7 +102,8 @@ def refuse_other_data(workload: Workload, opened: OpenedDataset, world: World, o
     """Raise DatasetError on every rank if a data file changed during the measurement, or if the hash of the data that
     was read does not match the dataset's manifest.
 
-    For measurements whose data no later rule checks: they would be worthless on data other than the dataset's.
+    This is for measurements other than runs, whose data no rule checks later. A measurement on data other than the
+    dataset's is worthless.
     """
     read = hash_read_data(workload, opened, world, on_event)
     if (reason := world.broadcast(_why_other(read or (), opened.dataset_sha256))) is not None:

@@ -130,10 +130,11 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 
 
 def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
-    """Raise HarnessError (exit 7) where no scaling law (a power law of model size) can be fitted: too few sizes, or
-    too small a ratio of the largest to the smallest.
+    """Raise HarnessError (exit 7) if no scaling law (a power law of model size) can be fitted: there are too few
+    model sizes, or the ratio of the largest to the smallest is too small.
 
-    All sizes train on equally many samples, so that their training FLOP per sample can be compared.
+    The size of a model is measured by its training FLOP per sample. This suffices because all models train on equally
+    many samples.
     """
     from reports.statistics.power_law import why_no_law  # processes that train do not need it
 

@@ -69,10 +69,11 @@ class RunOutcome:
 
 
 class RunLogWriter:
-    """Writer of a run's log file, on rank 0: each line is written at once and in one piece; `close` syncs the file.
+    """Writer of a run's log file. Each line is written at once and in one piece; `close` syncs the file. Only rank 0
+    has a path; without a path no log is written.
 
-    Without a path, as on other ranks, no log is written. `on_stamped` is called with run_start and run_stop as soon
-    as the line has its time stamp, before it is written, since a disk may be slow.
+    `on_stamped` is called with the key of a line, if it is run_start or run_stop. The call comes after the line has
+    its time stamp and before the line is written, so that a slow disk does not delay the call.
     """
 
     def __init__(self, path: Path | None, clock: Clock, on_stamped: Callable[[str], None] = lambda key: None) -> None:

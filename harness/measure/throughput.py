@@ -31,10 +31,11 @@ class ThroughputJob(Job):
 
 
 def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> ThroughputRecord | None:
-    """Warm up, train `num_steps`, and return the record of throughput on rank 0, None elsewhere.
+    """Warm up, train `num_steps`, and return the record of throughput on rank 0, None on other ranks.
 
-    Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. With several
-    ranks the samples of all are counted, and the time lasts until the last rank is done.
+    The measured time includes reading the dataset. It does not include making synthetic data, which is in memory
+    after the warm-up. With several ranks, the samples of all ranks are counted, and the time lasts until the last
+    rank is done.
     """
 
     def reshape(config: WorkloadConfig) -> WorkloadConfig:

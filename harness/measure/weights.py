@@ -62,10 +62,11 @@ class WeightsCompanion(Companion):
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
-    """Write the final weights of a run to `run_folder`/weights, completely or not at all. Return the weights' sizes
-    and the seconds that writing took, or the error.
+    """Write the final weights of a run to `run_folder`/weights, completely or not at all. Weights of an earlier
+    attempt are replaced. Return the size of the weights and the seconds that writing took. If writing fails, the
+    error is returned, not raised.
 
-    `about` has the other fields of the weights' manifest. Weights of an earlier attempt are replaced.
+    `about` has the other fields of the weights' manifest.
     """
     started_s = time.perf_counter()
     try:
@@ -81,9 +82,9 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
 def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None = None) -> ReadWeights:
     """Return the kept weights in `folder`, read with every byte verified.
 
-    Raises HarnessError: exit 2 if the weights are of another benchmark definition; 8 if anything is damaged or not as
-    the manifest says, or if training used a map of ids to rows whose digest is not `id_map_sha256`; 9 if the weights
-    do not fit into memory.
+    Raises HarnessError with exit 2 if the weights are of another benchmark definition. Raises it with exit 8 if
+    anything is damaged or not as the manifest says, or if training used a map of ids to rows whose digest is not
+    `id_map_sha256`. Raises it with exit 9 if the weights do not fit into memory.
     """
     import torch
 

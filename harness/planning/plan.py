@@ -104,10 +104,11 @@ class Plan:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Exit code of the plan: the code with which a run would fail if it cannot start here, else DONE.
+        """Exit code of the plan. If a run cannot start here, it is the code with which the run would fail, otherwise
+        DONE.
 
-        Modelled memory that is too small does not count, nor does data for which no path was given: a plan can be
-        made before the data is there.
+        The exit code is also DONE if only the modelled memory is too small. It is DONE, too, if only the data is
+        missing and no path to it was given, since a plan can be made before the data is there.
         """
         if any("cannot start" in problem for problem in self.problems):
             return ExitCode.USAGE
@@ -167,11 +168,11 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
 
 
 def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
-    """Return the numbers of samples and the table sizes, from the dataset where it is ready, else from the
-    definition.
+    """Return a pair: the sizes (number of training samples, number of evaluation samples, rows of each table), and
+    the reason why the dataset cannot be read.
 
-    The second value is the reason why the dataset cannot be read, None where it is ready. Sizes are None where
-    neither dataset nor definition has them.
+    The sizes are those of the dataset if it is ready, else those of the definition; None if neither has them. The
+    reason is None if the dataset is ready.
     """
     try:
         dataset = open_dataset(data_dir, data)
@@ -203,8 +204,8 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
 
 
 def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
-    """Return the number of rows of each embedding table. This works even if the numbers of samples are unknown, as
-    they are for data whose shape the user changed.
+    """Return the number of rows of each embedding table. This works even if the numbers of samples are not known,
+    such as for data whose shape the user changed.
 
     Raises DatasetError if the numbers of rows are only in the dataset, and the dataset is missing.
     """
@@ -232,10 +233,11 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
 def estimate_time(
     config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
 ) -> TimeEstimate | None:
-    """Return the estimated time of a number of training steps and evaluations (`work`), extrapolated from a few steps
-    and one evaluation that are timed now; on synthetic samples of the same shape where no dataset is ready.
+    """Return the estimated time of `work`, a number of training steps and evaluations. A few steps and one evaluation
+    are timed now, and their times are extrapolated. If no dataset is ready, synthetic samples of the same shape are
+    used.
 
-    None where the model cannot train on synthetic samples.
+    None if synthetic samples would be needed, and the model cannot train on them.
     """
     choice = find_choice(config, data_dir)
     chosen = {} if choice is None else make_spin_variables(choice.spin_count)

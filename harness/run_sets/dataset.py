@@ -84,11 +84,12 @@ def _read_digest(folder: Path) -> Any:
 
 
 def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
-    """Return the folder of the dataset on which the run set in the folder `owner` was measured, as its record names
-    it; None where that folder is missing or incomplete, or the data is not in a folder.
+    """Return the folder of the dataset on which a run set was measured, as the record of the run set names it.
+    `owner` is the run set's folder. None if the dataset's folder is missing or incomplete, or if the data is not in a
+    folder.
 
-    A stranger may have made the record, so nothing is created in that folder. Raises HarnessError (exit 8) where the
-    folder now holds other data or a damaged manifest.
+    Nothing is created in the dataset's folder, since a stranger may have made the record that names it. Raises
+    HarnessError (exit 8) if the folder now holds other data or a damaged manifest.
     """
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
@@ -166,11 +167,12 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
-    """Lock a folder of data while this process makes its contents: a dataset's own folder or one inside a dataset,
-    which may be a stranger's. A second process waits.
+    """Lock a folder of data while this process makes its contents; a second process waits. The folder is a dataset's
+    own folder, or a folder inside a dataset.
 
-    Raises HarnessError (exit 8) where the folder is a file, a pipe or a link, which may lead to a folder of the
-    user's; and where `dataset`, the folder that contains it, is a link.
+    A stranger may have made the dataset, so the folder is checked first. Raises HarnessError (exit 8) if the folder
+    is a file, a pipe or a link, since a link may lead to a folder of the user's. Raises it also if `dataset`, the
+    folder that contains it, is a link.
     """
     if dataset is not None and dataset.is_symlink():
         raise HarnessError(

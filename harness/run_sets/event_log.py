@@ -1,7 +1,7 @@
-"""Write the events of an experiment to the file of --log-to, one line of JSON per event. Only the process that starts
-runs writes.
+"""Write the events of an experiment to the file of the option --log-to, one line of JSON per event.
 
-A worker process never waits for the file: it sends its parent the same events as for the progress display.
+Only the process that starts runs writes to the file. Worker processes send it their events, as they do for the
+progress display, so they never wait for the file.
 """
 
 import os

@@ -1,5 +1,7 @@
 """Keep a run set on disk: its folders, its lock, and the state of each run, derived from the run's files.
 
+Files of a run set, where <i> is the number of a run and <k> the number of an attempt at this run:
+
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
 <set>/extra/run_set.json, definition.toml, last_run, run_<i>/attempt_<k>/{spec.json,log.txt,run.json,stderr.txt}
@@ -99,9 +101,10 @@ class RunSet:
         return target
 
     def recover(self, index: int) -> bool:
-        """Bring the records of run `index` in line with its files; return True when the run is complete.
+        """Bring the records of run `index` in line with its files, which an earlier process may have left unfinished.
+        Return True if the run is complete.
 
-        An attempt whose log is finished but was not yet renamed is committed; any other attempt without a record is
+        If the log of an attempt is finished, it becomes the run's result. Any other attempt without a record is
         recorded as interrupted. Incomplete weights are removed.
         """
         remove_drafts(self.extra / f"run_{index}" / WEIGHTS_FOLDER)

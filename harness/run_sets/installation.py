@@ -1,9 +1,11 @@
-"""Describe an installation of dlrmbench: this process's own, or another interpreter's, which answers a query.
+"""Describe an installation of dlrmbench: this process's own, or that of another Python interpreter, which answers a
+query.
 
-`run --beside --python` measures with two installations. The parent writes both run sets, launches, judges and
-compares; the workers of one configuration are the other installation's, so code, torch and records of its runs are
-its own. The two installations share only versioned formats: the query and answer here, the job's file
-(`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
+`run --beside --python` measures with two installations, one for each of two configurations. The parent process writes
+both run sets, starts all workers, judges and compares. The workers of one configuration run in the other
+installation, with its code and its torch, and write its records. The two installations share only versioned formats:
+the query and answer here, the job's file (`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench
+without this module is too old to be the other installation.
 
 The other interpreter runs this module, as `python -P -m harness.run_sets.installation`, with the query as JSON on
 standard input.
@@ -111,11 +113,11 @@ def find_interpreter(python: Path) -> str:
 def ask_installation(
     python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
-    """Ask the dlrmbench of another interpreter whether it can run the definition. Return that installation with its
-    answer, which describes it.
+    """Ask the dlrmbench of another Python interpreter whether it can run a benchmark definition. Return that
+    installation with its answer, which has its code, environment and system.
 
-    Raises HarnessError: exit 2 if the interpreter has no dlrmbench, or an incompatible version of it. If that
-    dlrmbench refuses the definition, the error has the message and exit code of the refusal.
+    Raises HarnessError with exit 2 if the interpreter has no dlrmbench, or an incompatible version of it. If that
+    dlrmbench refuses the definition, raises HarnessError with the message and exit code of the refusal.
     """
     path = find_interpreter(python)
     submission = {field: asdict(entry) for field, entry in given.items()}

@@ -205,10 +205,11 @@ class RecordKeeper:
         return f"process {index} measured nothing"
 
     def gather(self) -> None:
-        """Write the combined record of the processes that have measured, up to the first one that is missing.
+        """Write the combined record of the processes that have measured, from the first process up to the first one
+        whose record is missing.
 
-        Later records wait for the missing one, since the seed of a process is identified by its position. Raises
-        HarnessError where the first process has no record.
+        Records after the missing one are left out for now: the seed of a process is known by the position of its
+        record, so there may be no gap. Raises HarnessError if the first process has no record.
         """
         done = takewhile(self.is_done, range(1, self._num_runs))
         found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]

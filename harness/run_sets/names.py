@@ -68,9 +68,9 @@ def find_named(name: str, results: Path) -> list[Path]:
 
 
 def led_to(word: str, *results: Path) -> str:
-    """Return a word that names a run set, or SET:RUN. A link in it, such as `latest`, is replaced by the folder to
-    which it points, since the link may change before the word is read again. Paths are tried first, then names in
-    `results`."""
+    """Return `word`, which names a run set (SET) or one of its runs (SET:RUN), without a link such as `latest`. A
+    link is replaced by the folder to which it points, since it may point elsewhere when the word is read again. The
+    name is looked for as a path first, then in the folders `results`."""
     for name in filter(None, (word, word.rpartition(":")[0])):
         for path in (Path(name), *(folder / name for folder in results)):
             with suppress(OSError):  # an unreadable path is not known to be a link
@@ -83,11 +83,11 @@ def led_to(word: str, *results: Path) -> str:
 
 
 def refuse_missing(paths: Iterable[Path]) -> None:
-    """Raise InputError for the first of `paths` that is neither an existing path nor the name of a run set, with
-    similar names as a suggestion.
+    """Raise InputError if one of `paths` is neither an existing path nor the name of a run set. The message is about
+    the first such word, and suggests similar names.
 
-    Words that can only be paths (with a folder, or of a JSON file) are not checked: the code that reads them reports
-    their errors.
+    Words that can only be paths (with a folder, or of a JSON file) are not checked here: the code that reads them
+    reports their errors.
     """
     for path in paths:
         word = str(path)
@@ -143,11 +143,12 @@ def name_given(folder: Path) -> str | None:
 
 
 def names_of(folder: Path) -> tuple[str, ...]:
-    """Return the names of a run set: the name given by --name. Without --name: the digest of its configuration and,
-    if the benchmark is not a shipped one, the benchmark's name.
+    """Return the names of a run set. If --name was given, this is the only name. Otherwise the digest of the
+    configuration is a name, and, if the benchmark is not a shipped one, the benchmark's name is another.
 
-    The name or digest is the part of the set's folder name between the benchmark and the time; for an experiment of
-    several configurations it is the part between the prefix (such as `sweep`) and the time.
+    The given name or the digest is read from the name of the set's folder, where it stands between the benchmark and
+    the time. In the folder of an experiment of several configurations it stands between a prefix (such as `sweep`)
+    and the time.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
@@ -161,11 +162,12 @@ def names_of(folder: Path) -> tuple[str, ...]:
 
 
 def find_weights(text: str) -> Path:
-    """Return the folder of the weights that SET, SET:RUN or SET:RUN@N (checkpoint N of the run) names.
+    """Return the folder of the kept weights that `text` names. The text is SET, SET:RUN, or SET:RUN@N for checkpoint
+    N of a run.
 
     SET is the folder or name of a run set, or the folder of a package. Without RUN, the first run that has weights is
-    taken. Raises HarnessError: exit 2 if the name is malformed or the package has weights of several sets, 8 if there
-    are no weights.
+    taken. Raises HarnessError with exit 2 if the text is malformed or the package has weights of several sets, and
+    with exit 8 if there are no weights.
     """
     folder, run, checkpoint = _find_set(text)
     folder = _packaged_set(folder)

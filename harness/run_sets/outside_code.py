@@ -12,9 +12,9 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield a pair ("model" or "implementation", name) for each model or implementation that is the user's own and
-    not dlrmbench's. All benchmark definitions are read that lie in the folder of a run set or an experiment, or in
-    folders up to two levels below it."""
+    """Yield a pair (kind, name) for each model or implementation that is not dlrmbench's own; kind is "model" or
+    "implementation". The names come from the benchmark definitions in `folder`, which is that of a run set or an
+    experiment, and in folders up to two levels below it."""
     for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))
@@ -37,11 +37,11 @@ def refuse_outside_code(
     allowed: Mapping[str, Collection[str]],
     explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
 ) -> None:
-    """Raise HarnessError where a run set names a model or an implementation of another package or file that its user
-    has not named with the present command (`allowed`): a stranger may have made the run set.
+    """Raise HarnessError if a run set would run a model or an implementation that is not dlrmbench's own, and that
+    the user has not named with the present command. A stranger may have made the run set, so its code is not trusted.
 
-    `explain` makes the error's message from the folder and the pairs ("model" or "implementation", name) that were
-    not named.
+    `allowed` has the names that the user gave. `explain` makes the error's message from the folder and the missing
+    pairs ("model" or "implementation", name).
     """
     allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}

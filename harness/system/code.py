@@ -1,5 +1,5 @@
-"""Identify dlrmbench's running code: digest of its files, their commit, and environment variables for child
-processes.
+"""Identify the code of dlrmbench that is running, by the digest of its files and their commit. Also provide the
+environment variables with which child processes run the same code.
 
 Used by the command line, the parents of runs and the runs themselves. An installed copy has its commit in
 COMMIT_FILE, which the build writes (harness/foundation/build_stamp.py).
@@ -28,10 +28,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_sha256() -> str:
-    """Return the digest of the files of dlrmbench's four packages, from where this process imports them; equal files
-    give equal digests.
+    """Return the digest of dlrmbench's code: the files of its four packages, in the folders from which this process
+    imports them.
 
-    It covers the names below the packages and the contents of all code and installed data, except shipped results.
+    The digest covers the contents of all code and installed data, and the files' names below the packages, but not
+    shipped results. Equal files give equal digests, wherever they are.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
@@ -57,10 +58,11 @@ def describe_code() -> "CodeRecord":
 
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
-    """Return the git commit of dlrmbench's code, and whether files differed from that commit: of the checkout that
-    contains `package`, or of the checkout from which an installed copy was built.
+    """Return the git commit of dlrmbench's code, and whether files of the checkout differed from that commit. The
+    checkout is the one that contains `package`; for an installed copy, it is the checkout from which the copy was
+    built.
 
-    Each of the two is None where it is unknown.
+    Each of the two values is None if it is unknown.
     """
     checkout = package.parent
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():

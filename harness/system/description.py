@@ -39,11 +39,13 @@ class SystemDescription:
 def describe_system(
     given: Mapping[str, SubmissionValue | str], *, device: str = "any", root: Path = ROOT
 ) -> SystemDescription:
-    """Return the system's description: every field that can be detected, and given values in place of detected ones.
+    """Return the system's description in MLPerf's 33 fields. A given value is used if there is one, otherwise the
+    detected value.
 
-    `given` are the values that make_submission_fields returns; the key `platform`, which is not one of the 33 fields,
-    is for the log and is left out. Where no system name is given, one is made of the accelerators (of the processors
-    where there are none or the run's `device` is 'cpu') and the framework.
+    `given` are the values that make_submission_fields returns. Its key `platform` is ignored, since it is not one of
+    the 33 fields and only goes into the log. If no system name is given, one is made of the hardware and the
+    framework. The hardware is the accelerators, or the processors if there are no accelerators or the run's `device`
+    is 'cpu'.
     """
     accelerators = read_accelerators(root)
     detected = (

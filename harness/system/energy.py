@@ -1,9 +1,10 @@
-"""Measure energy with RAPL's and NVML's counters, or from the watts that a user's command prints.
+"""Measure energy, with RAPL's and NVML's counters or from the watts that a user's command prints.
 
-RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators, so other processes' work on
-them is included. A thread reads once a second, because counters wrap and some devices report only power. Each of
-several ranks reads its own counters, and `join_ranks` counts every package and accelerator once. A wall meter
-includes all of these, so with --power-command only the meter's energy is recorded. Nothing is estimated.
+RAPL (Linux powercap) counts whole CPU packages and their memory, and NVML whole accelerators, so the work of other
+processes on them is included. A thread reads the counters once a second, because counters wrap and some devices
+report only power. With several ranks, each rank reads its own counters, and `join_ranks` counts every package and
+accelerator once. With --power-command, only the energy that the command reports is recorded, since its wall meter
+includes all parts of the system. Nothing is estimated.
 """
 
 import collections
@@ -96,11 +97,11 @@ def _asking(nvml: Any, question: Callable[[], T]) -> Callable[[], T]:
 
 
 def find_rapl(root: Path = ROOT) -> tuple[list[EnergyCounter], list[EnergyGap]]:
-    """Return two lists: the RAPL energy counters of CPU packages and (if they are separate) of their memory; and what
-    cannot be measured, with reasons. RAPL's domains `core` and `uncore` are parts of a package and are left out.
+    """Return two lists: the RAPL energy counters of this system, and what cannot be measured, with reasons. There is
+    a counter for each CPU package and, if it is counted separately, for its memory.
 
-    AMD's processors have the same domain names (Linux 5.8 and later). `psys` counts the whole platform, packages
-    included, and is left out as well.
+    RAPL's domains `core` and `uncore` are left out, since they are parts of a package. `psys` is left out, since it
+    counts the whole platform, packages included. AMD's processors have the same domain names (Linux 5.8 and later).
     """
     folder = root / _POWERCAP
     zones = sorted(folder.glob("intel-rapl:*")) if folder.is_dir() else []
@@ -269,11 +270,11 @@ class EnergyMeter:
 
 
 def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return on rank 0 the energy of all ranks together, on other ranks their own energy. Every rank must call this
-    function.
+    """Return on rank 0 the energy of all ranks together, and on other ranks their own energy. Every rank must call
+    this function.
 
     Each CPU package of a host and each accelerator counts once, however many ranks read it. Ranks without a counter
-    are listed in `not_measured`; None where a rank's meter was never started.
+    are counted in `not_measured`. Rank 0 returns None if the meter of any rank was never started.
     """
     if world.size == 1:
         return energy

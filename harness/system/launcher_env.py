@@ -34,10 +34,11 @@ def adopt_slurm(environ: MutableMapping[str, str]) -> None:
 
 
 def count_tasks_here(environ: Mapping[str, str]) -> int | None:
-    """Return the number of tasks that this Slurm step has on this node, from SLURM_STEP_TASKS_PER_NODE, a list such
-    as "2(x3),1"; None where it is unknown.
+    """Return the number of tasks that this Slurm step has on this node; None if it is unknown. It is read from
+    SLURM_STEP_TASKS_PER_NODE, a list such as "2(x3),1".
 
-    Only for a task that srun started: in the shell of a job the same variable describes the whole job.
+    None also if srun did not start this process as a task: in the shell of a job, the same variable describes the
+    whole job.
     """
     if "SLURM_LOCALID" not in environ:
         return None
@@ -52,10 +53,11 @@ def count_tasks_here(environ: Mapping[str, str]) -> int | None:
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Return the name of the launcher that started this process as one of several ranks; None where it is not certain
-    that one did.
+    """Return the name of the launcher that started this process as one of several ranks; None if it is not certain
+    that a launcher did.
 
-    The shell of a Slurm job has SLURM_NTASKS and SLURM_PROCID too, but is not part of a step with several tasks.
+    SLURM_NTASKS and SLURM_PROCID alone do not show this: they are also set in the shell of a Slurm job, which is not
+    part of a step with several tasks.
     """
     if "TORCHELASTIC_RUN_ID" in environ and "RANK" in environ:
         return "torchrun"

@@ -87,10 +87,10 @@ class RequestQueue:
             self._waiting.put(None)
 
     def take(self) -> list[QueuedPart]:
-        """Wait for the next part of a query and the parts to merge with it into one call; return an empty list at the
-        end of the queue.
+        """Return the next part of a query, together with the parts to merge with it into one call of the model; wait
+        until they have arrived. Empty once the queue has ended.
 
-        One worker at a time gathers a call, so that waiting parts are not divided between two workers.
+        Only one worker at a time gathers parts for a call: two at once would divide the waiting parts between them.
         """
         with self._gathering:
             first = self._held or self._waiting.get()

@@ -132,9 +132,10 @@ _SILENT = ("-q", "--quiet")
 
 
 def _say_next(facts: SuiteFacts, record: ExperimentRecord) -> str:
-    """Return a sentence with the command to run after a suite. If a benchmark has no clear verdict, it is the same
-    suite with twice the runs. Otherwise, if throughput was measured, it is the same suite with training to the target
-    qualities. Empty if a benchmark failed, or if there is nothing more to run."""
+    """Return a sentence that proposes the next command after a suite; empty if there is nothing to propose. If a
+    benchmark failed, the sentence is empty. If a benchmark has no clear verdict, the command is the same suite with
+    twice the runs. If all verdicts are clear and throughput was measured, the command is the same suite with training
+    to the target qualities."""
     words = split_command(record.command)
     if facts.failed or words[1:2] != ["suite"]:
         return ""

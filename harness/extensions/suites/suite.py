@@ -1,5 +1,7 @@
-"""Read a suite, from a TOML file or the shipped default: a list of benchmarks, and two settings, base and new, in
-which each is measured.
+"""Read a suite from a TOML file or from the shipped default. A suite is a list of benchmarks, and two settings, base
+and new, in which each benchmark is measured.
+
+Example of a suite's file:
 
 benchmarks = ["dlrm_small", "wukong_small"]
 [base.runtime]

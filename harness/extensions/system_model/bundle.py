@@ -97,12 +97,12 @@ def _measure(
 
 
 def pack_sets(name: str, folders: Sequence[Path], rates: str) -> bytes:
-    """Return an archive of run sets and of the text of the file with the system's rates. The host's name and the
-    folder of the data are removed.
+    """Return an archive (bundle) of the run sets in `folders` and of `rates`, the text of the file with the system's
+    rates. The archive leaves out the host's name and the folder of the data.
 
-    Each run of a set records the digest of the run before it. Where removing a name changes a record, the digests
-    that depend on this record are computed again. Raises HarnessError (exit 2) if a file still names this host, its
-    user or a folder.
+    The record of each run holds the digest of the record of the run before it. If removing a name changes a record,
+    the digests in all later records are computed again. Raises HarnessError (exit 2) if a file still names this host,
+    its user or a folder.
     """
     files = {RATES_FILE: rates.encode()}
     for folder in folders:

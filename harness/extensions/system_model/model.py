@@ -100,10 +100,10 @@ class PhaseTime(NamedTuple):
 
 
 def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_rows: int) -> StepCosts:
-    """Return a training step's computed FLOP, bytes and rows, and its operators, counted by running one step of few
-    samples on this machine.
+    """Return the costs of a training step: its FLOP, bytes and embedding rows, which are computed, and its operators,
+    which are counted. To count the operators, one step of few samples is run on this machine.
 
-    Raises ConfigError for several ranks, and for an implementation whose operators cannot be counted.
+    Raises ConfigError if the configuration has several ranks, or if its implementation's operators cannot be counted.
     """
     model, data, train, runtime = workload.model, workload.data.mapped, workload.train, workload.runtime
     if runtime.ranks > 1:
@@ -186,14 +186,18 @@ def system_study(
     known_s: Mapping[str, float] = MappingProxyType({}),
     is_ranked: bool = False,
 ) -> StudyRecord:
-    """Return a study of modelled step time, throughput, time and cost to train, and memory on each system. With
-    `measure`, steps are also timed on the system on which the command runs, named THIS.
+    """Return a study of what training would take on each system, modelled from the system's rates: step time,
+    throughput, time and cost to train, and memory. If `measure` is true, steps are also timed on the system on which
+    the command runs, which is named THIS.
 
-    `environment` is the environment check of the system THIS; other systems' files of rates say how the rates were
-    measured. `prices` is a dict from system to price per hour. `known_s` is a dict from system to measured seconds of
-    a step, for some of the systems. If `is_ranked`, systems are ordered by the cost to train; if that is unknown, by
-    the time to train; if that is unknown too, by the time of a step. A run that does not fit into a system's memory
-    has neither time nor cost. Raises ConfigError, DatasetError.
+    `environment` is the environment check of the system THIS. `prices` is a dict from system to price per hour.
+    `known_s` is a dict from system to measured seconds of a step, for some of the systems. If `is_ranked` is true,
+    systems are ordered by the cost to train; if a cost is unknown, by the time to train; if a time to train is
+    unknown too, by the time of a step. A system has neither time nor cost to train if the run does not fit into its
+    memory.
+
+    Raises ConfigError if the step cannot be modelled, and DatasetError if the dataset is missing and the sizes of the
+    tables are not known without it.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -266,11 +270,12 @@ def _say_measured(name: str, step_s: float, timed_s: float | None) -> str:
 
 
 def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
-    """Sort a table's rows, one per system, in place and in ascending order. The order is by the first of three
-    columns that is known for all systems: cost to train, time to train, time of a step. Return a sentence on the
-    order and one on the model's error.
+    """Sort a table's rows, one per system, in place and in ascending order; return a sentence on the order and a
+    sentence on the error of modelled step times.
 
-    Systems on which a run does not fit are last, without a rank.
+    Rows are sorted by one of three columns: cost to train, time to train, time of a step. It is the first of them
+    that is known for all systems on which a run fits into memory. Systems on which a run does not fit come last,
+    without a rank.
     """
     fitting = [row for row in rows if _fits(row)]
     by, place = next(

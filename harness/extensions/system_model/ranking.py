@@ -18,12 +18,12 @@ _THREADS = "runtime.threads"
 
 
 def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
-    """Return a dict from reference system to the measured seconds of a training step with the configuration `config`
-    (threads may differ). They are taken from a run set of throughput if there is one, else from runs that train to
-    the target.
+    """Return the measured seconds of a training step with the configuration `config`, as a dict from reference system
+    to seconds. References without a measurement of this configuration are left out; the number of threads may differ.
+    If a reference has measured both throughput and runs to the target, throughput is used.
 
-    Raises ReferenceSystemError and InputError if a reference cannot be read as a system, or has a run set that may
-    not be used as a reference.
+    Raises ReferenceSystemError or InputError if a reference cannot be read as a system, or if its run set may not be
+    used as a reference.
     """
     values = {key: given["value"] for key, given in config.values().items() if key != _THREADS}
     found = dict[str, float]()
@@ -71,8 +71,8 @@ def describe_ranking(order: Sequence[str], by: str, unfit: Sequence[str] = ()) -
 
 
 def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
-    """Return a sentence on how far modelled step times are off, on the systems whose step time is also measured. It
-    also says how many pairs of these systems have the same order by modelled as by measured times.
+    """Return a sentence on how far modelled step times are off, on the systems whose step time was also measured. The
+    sentence also says how many pairs of these systems the model puts into the order that was measured.
 
     Both arguments are dicts from system to seconds of a training step; systems in only one of them are ignored.
     """

@@ -1,8 +1,9 @@
 """Measure the rates of this system's CPU as training steps reach them, for `dlrmbench measure-system`.
 
-Rates of copies and of row lookups are the ceilings that `profile` measures. Rates of matrix products are other rates
-than `profile` measures. `profile` times products in the best layout that it finds, with operands that stay in a
-cache. Here products are timed in the layout of a linear layer, with operands that do not stay in a cache.
+Rates of copies and of row lookups are measured as the ceilings of the command `profile` are. Rates of matrix products
+are measured differently. For a ceiling, `profile` times products in the fastest layout, with operands that stay in a
+cache. A training step does not reach this ceiling, so here products are timed in the layout of a linear layer, with
+operands that do not stay in a cache.
 """
 
 import os

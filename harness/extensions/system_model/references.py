@@ -47,10 +47,11 @@ def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ..
 
 
 def read_prices(prices: Sequence[str], systems: Sequence[str]) -> dict[str, float]:
-    """Return prices per hour by system name, read from texts '[NAME=]PRICE': either all texts have a name, or none
-    has one and there is one price for each system, in order.
+    """Return a dict from system to price per hour, read from texts 'NAME=PRICE' or 'PRICE'. If any text has a name,
+    all texts need one. If none has a name, there must be one price for each of `systems`, in the same order.
 
-    Raises UsageError for an unknown name, a price given twice, or a wrong number of prices.
+    Raises UsageError if a name is not that of a system, if a system has two prices, or if the number of prices
+    without names is not the number of systems.
     """
     named = [price.rpartition("=") for price in prices]
     found = dict[str, float]()

@@ -47,14 +47,18 @@ def tune(
     kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
     """Search for the best settings of a benchmark under constraints, then measure the best trial and the default
-    alternately; returns the search's folder below `output`, whose study.json and report.html say what was found.
+    configuration again, alternately. Return the search's folder below `output`, where study.json and report.html have
+    the findings.
 
-    `axes` is a dict from each key to its values, or to a range as text: {"train.global_batch_size": "256..2048:log"}.
-    Either `minimize` or `maximize` names a measured column, such as "samples_per_s" or "time_to_train_s".
-    `constraints` are texts such as "memory<=1GB". There are `trials` trials, of which the first is the default;
-    `parallel_trials` trials are measured at a time, each on cores, and GPUs, of its own. The other arguments are
-    those of `harness.api.run`. `resume` completes an interrupted search. Raises HarnessError if the search is
-    impossible as requested, or if the best trial fails when it is measured again.
+    `axes` is a dict from each varied key to its values, or to a range as text: {"train.global_batch_size":
+    "256..2048:log"}. Give either `minimize` or `maximize`: the name of the measured column to optimize, such as
+    "samples_per_s" or "time_to_train_s". `constraints` are texts such as "memory<=1GB". `trials` is the number of
+    trials; the first trial is the default configuration. `parallel_trials` is the number of trials that are measured
+    at the same time, each on its own cores and GPUs. The remaining arguments have the same meaning as in
+    `harness.api.run`. An interrupted search is completed by `resume`.
+
+    Raises HarnessError if the search is impossible as requested, or if the best trial fails when it is measured
+    again.
     """
     request = _make_request(locals())
     with quiet_optuna():  # raises if optuna is not installed, before anything is written

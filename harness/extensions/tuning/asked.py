@@ -31,10 +31,12 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
-    """Return the request with a kind of measurement added: the first kind that has all columns of the search. The
-    request is returned unchanged if it names a kind already, or if that first kind is training to the target quality.
+    """Return the request of a search with the kind of measurement that its trials make: the first kind that has all
+    columns which the search optimizes or constrains. The request is returned unchanged if it already names a kind. It
+    is also unchanged if the first such kind is training to the target quality, which is the default.
 
-    Raises HarnessError (exit 2) if no kind has the columns.
+    Raises HarnessError (exit 2) if no kind has all the columns, or if the search would look for the worst value of
+    the column that it optimizes.
     """
     if request.kinds or (kind := kind_with(search, None)) == "training":
         return request

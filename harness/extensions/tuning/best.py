@@ -96,8 +96,9 @@ class _FinishedSearch:
 
 
 def measure_again(folder: Path, context: Context) -> None:
-    """Measure a complete search's best feasible trial and the default again, as a pair in the search's folder, with
-    new seeds. If the default measured nothing, measure only the trial.
+    """Measure the best feasible trial of a complete search again, in alternation with the default configuration and
+    with new seeds. The results are a pair of run sets in the search's folder. If the default configuration measured
+    nothing in the search, measure only the trial.
 
     If the trial misses a constraint this time, the second best trial is measured again, too. A measurement that the
     folder already holds is not repeated.

@@ -56,8 +56,8 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def create_again(
     folder: Path, record: ExperimentRecord, values: Mapping[str, str], *, num_runs: int, seed: int
 ) -> Path:
-    """Make a run set (processes of one configuration) that measures one trial again without the default, in the
-    folder of the search; return the run set's folder.
+    """Make a run set (processes of one configuration) that measures one trial of a search again, alone, not in
+    alternation with the default configuration. The run set is in the search's folder; return the run set's folder.
 
     Raises ConfigError, DatasetError, DeviceError or HarnessError if the run set can no longer be prepared.
     """

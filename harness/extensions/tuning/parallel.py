@@ -39,10 +39,10 @@ def refuse_unlike(request: Request, search: SearchRecord, kind: Kind, axes: Sequ
 
 
 def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> list[Override]:
-    """Return the setting for the number of threads of a trial when `num` trials are measured at a time: an equal
-    share of the cores. Empty if the number of threads is given or varied.
+    """Return the setting for the number of threads of each trial when `num` trials are measured at a time: an equal
+    share of the cores. Empty if the user gave the number of threads, or if the search varies it.
 
-    `values` has the default configuration's values, by key.
+    `values` is a dict from key to value of the default configuration.
     """
     if isinstance(values.get(_THREADS), int) or any(axis.key == _THREADS for axis in axes):
         return []
@@ -58,12 +58,12 @@ def shared_threads(record: RunSetRecord) -> int | None:
 
 
 def plan_trials(num: int, axes: Sequence[Axis], values: Mapping[str, Any], remedy: str = "") -> list[Slot]:
-    """Return the cores and GPUs of each trial of a search that measures `num` trials at a time; `values` are the
-    settings of the default configuration, by key.
+    """Return the cores and GPUs of each of the `num` trials that a search measures at the same time.
 
-    Each trial has as many cores as the most threads of any trial, and GPUs if it is measured on them. Raises
-    HarnessError (exit 2) if cores or GPUs are too few; the message ends with the advice `remedy`, for searches that
-    have begun and can no longer change `num`.
+    `values` is a dict from key to value of the default configuration. Every trial gets the cores for the largest
+    number of threads of any trial. It also gets GPUs if trials are measured on GPUs. Raises HarnessError (exit 2) if
+    there are too few cores or GPUs. `remedy`, if given, is the advice at the end of the error's message; a search
+    that has begun gives it, since `num` can then no longer be changed.
     """
     ranks, device = _most(_RANKS, axes, values), str(values.get(_DEVICE, "cpu"))
     if ":" in device:

@@ -42,10 +42,10 @@ class Search(Relation):
     rule adds trials."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
-        """Resolve a search's default configuration, which is the first trial, into an experiment.
+        """Return the experiment with which a search begins: its default configuration, which is the first trial.
 
-        Raises ConfigError for a value, or an end of a range, that is impossible; HarnessError for a column that the
-        kind of measurement does not have on this system.
+        Raises ConfigError if a value or an end of a range is impossible. Raises HarnessError if the search optimizes
+        or constrains a column that the kind of measurement does not have on this system.
         """
         benchmark, search = request.benchmark_named, request.asked
         base = kind.resolve(benchmark, request.overrides, request.name)

@@ -263,9 +263,9 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
 
 
 def _list_again(record: ExperimentRecord, search: SearchRecord, again: Again) -> list[StudyTable]:
-    """Return a table of the second measurement of a search's trial; an empty list if the trial was not measured
-    again. The table has one row that compares the trial with the default or, if the default measured nothing, a row
-    for each process."""
+    """Return a list of one table, on the trial that was measured again after the search; an empty list if none was.
+    If the trial was measured in alternation with the default configuration, the table has one row, which compares the
+    two. If the trial was measured alone, the table has a row for each process."""
     if again.comparison is not None:
         return [_list_sides(again.comparison)]
     if not again.is_alone:

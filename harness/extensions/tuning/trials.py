@@ -55,10 +55,11 @@ def columns_asked(search: SearchRecord) -> tuple[str, ...]:
 
 
 def kind_with(search: SearchRecord, asked: str | None) -> str:
-    """Return the kind of measurement `asked`; if this is None, the first kind that has all columns of the search.
+    """Return the kind of measurement that a search's trials make: `asked`, or, if this is None, the first kind that
+    has all columns which the search optimizes or constrains.
 
-    Raises HarnessError (exit 2) if the kind lacks a column, or if the search optimizes the objective in the direction
-    in which it gets worse.
+    Raises HarnessError (exit 2) if no such kind has all the columns. Raises it also if the search would look for the
+    worst value, such as the lowest throughput.
     """
     names = columns_asked(search)
     kinds = searched_kinds() if asked is None else (asked,)

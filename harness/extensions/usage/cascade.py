@@ -1,10 +1,10 @@
-"""Measure the quality of a cascade end to end: a cheap model filters the items of a query, a larger one ranks those
-kept.
+"""Measure the quality of a cascade end to end. A cascade is two models: a cheap model filters the items of a query,
+and a larger model ranks the items that the filter keeps.
 
 Both models are trained on the same generated data, whose click probabilities are known. Queries are random items of
-the evaluation split. The list that the cascade returns is judged by its NDCG with these probabilities as gains, at
-each number of items kept; with all items kept, the larger model ranks without a filter. RecPipe (Gupta et al.,
-MICRO'21) builds such cascades.
+the evaluation split. The quality is the NDCG of the list that the cascade returns, with the known probabilities as
+gains. It is measured for several numbers of items that the filter keeps. If the filter keeps all items, the larger
+model ranks as it would without a filter. RecPipe (Gupta et al., MICRO'21) builds such cascades.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,11 +136,12 @@ def draw_items(num_samples: int, items: int, seed: int) -> Ids:
 
 
 def judge_lists(queries: Ids, filtering: Floats, ranking: Floats, gains: Floats, kept: int, shown: int) -> Floats:
-    """Return the NDCG [queries] of the lists that a cascade returns: of each query's items, the `kept` items with the
-    highest `filtering` are kept, and of these the `shown` items with the highest `ranking` are returned.
+    """Return the NDCG of the list that a cascade returns for each query: [queries]. The filter keeps the `kept` items
+    of a query with the highest `filtering`. The list has the `shown` of these items with the highest `ranking`.
 
-    `filtering`, `ranking` and `gains` have a value for each sample [samples], `queries` their items [queries, items].
-    The ideal list has the items of highest gain among all items of the query.
+    `filtering`, `ranking` and `gains` have a value for each sample: [samples]. `queries` has the samples that are the
+    items of each query: [queries, items]. The ideal list of the NDCG has the items of highest gain among all items of
+    the query.
     """
     discounts = 1.0 / np.log2(np.arange(2, shown + 2))
     passed = _take_highest(queries, filtering, kept)
@@ -199,11 +200,11 @@ def _forward_flop(config: RunConfig) -> int:
 
 
 def find_fewest(points: Sequence[CascadePoint]) -> CascadePoint:
-    """Return the point of a cascade at which the filter keeps the fewest items without losing too much quality. No
-    point at which the filter keeps more items may lose too much, either.
+    """Return the point of a cascade at which the filter keeps the fewest items without losing too much quality.
+    `points` are ordered from all items kept to the fewest; the search ends at the first point that loses too much.
 
-    A point does not lose too much if its NDCG is at least 1 - TOLERANCE times the NDCG with all items kept. This is
-    judged by the lower end of the 95 % interval, or by the mean if there is no interval.
+    A point loses too much if its NDCG, divided by the NDCG with all items kept, is below 1 - TOLERANCE. The lower end
+    of the 95 % interval of this ratio decides, or the mean ratio if there is no interval.
     """
     best = points[0]
     for point in points[1:]:

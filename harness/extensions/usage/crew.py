@@ -60,10 +60,12 @@ class RetrievalTrial(NamedTuple):
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
-    """Read or generate the graph on which a retrieval finds candidates by PageRank, and find the query nodes near
-    which it looks for them.
+    """Return the graph on which a retrieval finds candidates by PageRank, and the query nodes near which it looks for
+    them. The graph is read from a file or generated. The query nodes are the given ones, or drawn at random if none
+    are given.
 
-    Raises DatasetError with the line of the file, OSError; ConfigError for a node outside the graph.
+    Raises DatasetError, with the line, if the file is malformed; OSError if it cannot be read; ConfigError if a given
+    query node is not in the graph.
     """
     make = pagerank.GENERATED.get(model.graph)
     graph = pagerank.read_graph(Path(model.graph)) if make is None else make(seed)
@@ -121,11 +123,12 @@ def answer_request(models: Models, name: str, number: int) -> tuple[float, float
 def try_retrieval(
     models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
 ) -> list[RetrievalTrial]:
-    """Compare the candidates that a retrieval finds near graph nodes by PageRank in two stages, for each number of
-    subgraphs (None: all), with the exact candidates.
+    """Try a retrieval that finds candidates near a graph node by PageRank in two stages; return its precision, time
+    and memory for each node and each of `numbers`. `numbers` are numbers of subgraphs, the nodes from which the
+    second stage goes on; None stands for all nodes. Precision is the agreement with the exact candidates.
 
-    `share` is (index, number of shares): the part of the first NUM_TRIED nodes to try. Each call is timed, then
-    repeated to trace its memory.
+    `share` is (index, number of shares) and selects one share of the first NUM_TRIED query nodes. Each call is made
+    twice: the first is timed, and in the second the memory is traced.
     """
     trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
     top_k = model.top_k or 1
@@ -155,11 +158,12 @@ def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None,
 
 
 def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
-    """Return a call's result, its seconds, and its peak memory in bytes, which is traced in a second call.
+    """Return a call's result, its seconds, and its peak memory in bytes. The call is made twice: the first is timed,
+    and in the second the memory is traced.
 
-    numpy and scipy report every array to tracemalloc, temporary ones too. Python keeps the tables of freed
-    dictionaries, of which numpy's calls make many, and tracemalloc does not count a kept table that is used again. So
-    all kept tables are put to use before the second call, and the peak is as high as in the first call of a process.
+    tracemalloc counts every array of numpy and scipy, temporary ones too. It does not count the tables of freed
+    dictionaries, which Python keeps and uses again, and the first call leaves many of these. So all kept tables are
+    put to use before the second call. Its peak is then as high as in the first call of a process.
     """
     began_s = time.perf_counter()
     found = call()
@@ -202,12 +206,12 @@ class Crew:
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]
 
     def time_requests(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
-        """Time requests of all models; return a dict from the model's name to the seconds of its requests. The
-        models' requests come in shuffled order, and a worker rests after each request for as long as the request
-        took.
+        """Time requests of all models in shuffled order; return a dict from model to the seconds of each of its
+        requests.
 
-        A request is timed from the question to the worker's answer. This includes, as in serving, that the worker has
-        to be woken and may have worked for another model before.
+        A request is timed from the question to a worker until the worker's answer. As in serving, this includes
+        waking the worker, which may have worked for another model before. After each request the worker rests for as
+        long as the request took.
         """
         rng, requests, begun_s = np.random.default_rng(seed), list[ModelRequest](), list[float]()
         times_s: dict[str, list[float]] = {name: [] for name in names}

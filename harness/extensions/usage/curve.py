@@ -41,12 +41,12 @@ CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
 
 
 class RetrievalPoint(NamedTuple):
-    """Precision, time and memory of a retrieval of candidates by PageRank with one number of subgraphs (nodes from
-    which its second stage goes on), over all its query nodes.
+    """Precision, time and memory of a retrieval that finds candidates by PageRank in two stages, with one number of
+    subgraphs. Subgraphs are the nodes from which the second stage goes on. The values are over all query nodes.
 
-    `speed_up` is the geometric mean over nodes of the time of the retrieval in one stage over its time in two stages;
-    `interval` is its 95 % interval (Student's t on logarithms), None for one node. `less_memory` is the ratio of the
-    largest peaks.
+    The retrieval in two stages is compared with the retrieval in one stage. `speed_up` is the time in one stage over
+    the time in two, as a geometric mean over query nodes; `interval` is its 95 % interval (Student's t on
+    logarithms), None for one node. `less_memory` is the largest peak memory in one stage over the largest in two.
     """
 
     subgraphs: str
@@ -121,9 +121,11 @@ class RetrievalCurve:
         return next((each for each in self.points if round(each.precision, 9) >= self.wanted), None)
 
     def title(self, axis: str, met: Mapping[str, float]) -> str:
-        """Recommend a value of `axis`, the key that varies the number of subgraphs; `met` has the share of deadlines
-        met, by number of subgraphs. Empty where no value has the wanted precision, or the retrieval in one stage is
-        faster."""
+        """Return a title that recommends a value of `axis`, the key that varies the number of subgraphs. Empty if no
+        value has the wanted precision, or if the retrieval in one stage is faster than in two.
+
+        `met` is a dict from number of subgraphs to the share of deadlines met.
+        """
         found = self.chosen()
         if found is None or found.bounds[1] < 1 or found.subgraphs not in met:
             return ""

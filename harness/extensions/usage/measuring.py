@@ -1,7 +1,8 @@
-"""Measure a usage (several models that one application requests) in one process: the schedule of requests, the
-highest request rates, and the candidates of retrievals.
+"""Measure a usage (several models that one application requests) once: the schedule of requests, the highest request
+rates, and the candidates of retrievals.
 
-A process of a measurement here consists of several worker processes, which are started for it and end with it.
+A usage is measured several times, and each time counts as one process of the measurement. Such a process consists of
+several worker processes, which are started for it and end with it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -38,15 +38,18 @@ def study_usage(
     num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
     again: str, num_trained: int | None = None,
 ) -> tuple[StudyRecord, str]:  # fmt: skip
-    """Measure a usage (the models of one application) at every value of the varied key. All values are checked before
-    the first is measured. `points` has each value as text, with the usage's tables at that value.
+    """Measure a usage (the models of one application) at every value of the varied key `axis`. Return the study, and
+    the reason why no request rate meets all deadlines; the reason is empty if a rate does.
 
-    Return the study, and the reason why no request rate meets all deadlines; the reason is empty if a rate does. At
-    every value the usage is measured `num_processes` times, each time by newly started workers and with other arrival
-    times. The study includes the environment check, whose warnings go to standard error, and the machine's load by
-    other work during each measurement. `again` is the command that measures the usage without a varied key, for the
-    study's advice. If `num_trained` is given, pairs of models that filter and rank the same data are trained on that
-    many samples in each process, and judged end to end; this is done for the first value only.
+    `points` has each value as text, with the usage's tables at that value. All values are checked before the first is
+    measured. At every value the usage is measured `num_processes` times, each time by newly started workers and with
+    other arrival times. The study includes the environment check, whose warnings go to standard error, and the load
+    of other work on the machine during each measurement. `again` is the command that measures the usage without a
+    varied key, for the study's advice.
+
+    If `num_trained` is given, cascades are also judged end to end, at the first value only. A cascade is two models
+    of which one filters items and the other ranks the kept ones. Both are trained on `num_trained` samples of the
+    same data in each process.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError, HarnessError.
     """

@@ -1,7 +1,7 @@
 """Schedule requests of several models: earliest deadline first, without preemption, on several workers.
 
-One loop serves both clocks of a schedule: simulated time, in which a request takes the time that was drawn for it,
-and the real clock of `harness.extensions.usage.crew`.
+The same loop runs on either of two clocks. On the simulated clock a request takes a time that was drawn for it. On
+the real clock (`harness.extensions.usage.crew`) a request takes as long as a worker needs to answer it.
 """
 
 import heapq
@@ -90,10 +90,11 @@ def draw_requests(usage: Usage, seed: int) -> list[ModelRequest]:
 
 
 def run_schedule(requests: Sequence[ModelRequest], num_workers: int, clock: ScheduleClock) -> list[Span | None]:
-    """Let workers take requests, the earliest deadline first, then the earliest release; return the span of each
-    request: its worker, begin and end in seconds.
+    """Let workers take requests, the earliest deadline first, and of equal deadlines the earliest release first.
+    Return the span of each request (its worker, begin and end in seconds), or None for a dropped request.
 
-    A request is dropped where it has not begun by its deadline, or follows a dropped request; its span is None.
+    A request is dropped if it has not begun by its deadline. If a request is to follow another one that is dropped,
+    it is dropped too.
     """
     spans: list[Span | None] = [None] * len(requests)
     followers: dict[int | None, list[int]] = {}
@@ -162,12 +163,13 @@ def first_failure(requests: Sequence[ModelRequest], spans: Spans) -> ModelReques
 
 
 def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[float, ModelRequest | None]:
-    """Find the highest factor on all request rates, on a grid of 1 %, such that every deadline is met at this factor
+    """Find the highest factor on all request rates, in steps of 1 %, such that every deadline is met at this factor
     and at all lower ones.
 
-    Return two values. The first is the factor, 0.0 if there is none. The second is the request that fails first at
-    the next factor, None if no factor of the grid makes a request fail. Without preemption a higher rate may meet
-    deadlines that a lower rate misses, so every factor is tried at which the deadlines are not surely met.
+    Return two values. The first is the factor, 0.0 if there is none. The second is the request that fails first one
+    step above the factor, None if no factor makes a request fail. The factors at which deadlines are surely met are
+    found by bisection. Above these, every factor is tried in turn: without preemption a higher rate may meet
+    deadlines that a lower rate misses.
     """
     steps = range(1, MAX_STEPS + 1)
 
@@ -182,11 +184,12 @@ def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[fl
 
 
 def _are_surely_met(requests: Sequence[ModelRequest], service_s: Seconds) -> bool:
-    """Return whether every request would meet its deadline even if it were the last to be done in its busy period,
-    the time in which a single worker would work without a pause.
+    """Return whether all deadlines are surely met, judged without simulating the workers. They are if every request
+    would meet its deadline even as the last request of its busy period.
 
-    Several workers are done no later than a single one. At a lower factor on the rates, the busy period ends no later
-    after the release of a request. So deadlines that are surely met at one factor are surely met at all lower ones.
+    A busy period is a time in which a single worker would work without a pause; several workers are done no later. At
+    lower request rates, a busy period ends no later after the release of each of its requests. So deadlines that are
+    surely met at some request rates are surely met at all lower rates.
     """
     if not requests:
         return True

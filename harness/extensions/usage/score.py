@@ -1,8 +1,9 @@
 """Compute XRBench's score of a usage (several models that one application requests), from 0 to 100, from deadlines,
 energy and dropped requests.
 
-Kwon et al., "XRBench: An Extended Reality (XR) Machine Learning Benchmark Suite for the Metaverse", MLSys 2023, in
-the form of its released code (github.com/XRBench/XRBench-MLSys2023, HET_scoring-module.hpp), without accuracy.
+Source: Kwon et al., "XRBench: An Extended Reality (XR) Machine Learning Benchmark Suite for the Metaverse", MLSys
+2023. The formulas are those of its released code (github.com/XRBench/XRBench-MLSys2023, HET_scoring-module.hpp). Its
+score of the models' accuracy is left out.
 """
 
 from collections.abc import Iterable, Sequence

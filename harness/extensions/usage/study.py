@@ -105,11 +105,11 @@ def make_usage_study(
 
 
 def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
-    """Say that the quality of two models together is not known, for each model that ranks the items which another
-    model keeps.
+    """Yield a sentence for each two models whose quality together the study does not show, although one model ranks
+    the items that the other keeps.
 
-    A pair of two benchmarks is a cascade, whose quality `--train` measures; `is_trained` says whether `--train` was
-    given.
+    The quality of a retrieval and a model together is never shown. The quality of two benchmarks together (a cascade)
+    is shown if the option `--train` was given; `is_trained` says whether it was.
     """
     for name, model in usage.models.items():
         before = model.after or ""
@@ -126,9 +126,9 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Compare the retrievals of a usage with published figures in one sentence. Without retrievals, say why the score
-    of stand-ins (MLPs in place of published models) is not compared with a published score. Without either, yield
-    nothing."""
+    """Yield one sentence on published figures, or nothing. If the usage has retrievals, the sentence compares them
+    with published figures. If it has no retrievals but stand-ins (MLPs in place of published models), the sentence
+    says why their score is compared with no published score. If it has neither, nothing is yielded."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -144,9 +144,10 @@ def _answer(
     counting: Counting,
     curves: Sequence[tuple[str, RetrievalCurve]],
 ) -> str:
-    """Say in a title the score and the share of deadlines met. If a key was varied, say which of its values to take:
-    the value with a retrieval's wanted precision; if there is none, the value that meets all deadlines at the highest
-    rates; if no value meets all deadlines, the value with the best score."""
+    """Return the title of a usage's study. If no key was varied, the title says the score and the share of deadlines
+    met. If a key was varied, the title recommends one of its values: the value at which a retrieval has the wanted
+    precision; if there is none, the value that meets all deadlines at the highest request rates; if no value meets
+    all deadlines, the value with the best score."""
     scores = [fmean(each.score_all(counting) for each in point) for point in points]
     met = [fmean(each.share_met for each in point) for point in points]
     if axis is None:
@@ -224,9 +225,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of the process whose highest request rate is the lowest of all processes. The highest
-    rate of a process is the highest at which it meets all deadlines, so at the returned process's highest rate every
-    process meets all deadlines."""
+    """Return the measurements of the process with the lowest limit on request rates. A process's limit is the highest
+    rate at which it meets all deadlines. So at the lowest of these limits every process meets all deadlines."""
     return min(point, key=lambda each: each.highest_factor)
 
 

@@ -15,8 +15,9 @@ from rules.judge.parallel import belong_to_parent
 def work(pipe: Connection, num_threads: int) -> None:
     """Answer questions that the parent process sends about models, until the parent closes the pipe.
 
-    A question is a function of the models that were built so far; its module is imported as the question is received.
-    Where the parent has ended, even by kill -9, the process ends at once, also while it imports or builds.
+    A question is a function, which is called with the models built so far; its module is imported as the question is
+    received. This process ends at once when the parent ends, even by kill -9, and even while this process imports
+    modules or builds models.
     """
     belong_to_parent()
     from harness.system.software import WORKER_VARIABLES

@@ -60,11 +60,12 @@ def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return the largest of a phase's limits (least seconds by resource) as a fraction of the phase's time, and what
-    bounds the phase.
+    """Return a pair: the largest of a phase's limits as a fraction of the phase's time, and what bounds the phase.
+    `limits_s` has the limits, which are the least seconds that the phase can take on each resource.
 
-    The phase is bound by the resource with the largest limit, or by overhead if the fraction is below
-    `OVERHEAD_BELOW`. Both values are None if no time was measured for the phase.
+    The phase is bound by the resource with the largest limit. It is bound by overhead if the fraction is below
+    `OVERHEAD_BELOW`, or if all limits are 0; in the latter case the fraction is None. Both values are None if no time
+    was measured for the phase.
     """
     if not time_s:
         return None, None
@@ -76,9 +77,9 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Assign the work (FLOP, bytes, rows) and the matrix products of phases that a CUDA graph replayed together to
-    the phase REPLAY, since none of these phases has a measured time of its own. Change nothing if no graph was
-    replayed."""
+    """Join the phases that a CUDA graph replayed together into one phase, REPLAY: it gets their work (FLOP, bytes,
+    rows) and their matrix products. The joined phases have no measured times of their own, only REPLAY has. Change
+    nothing if no graph was replayed."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]
@@ -117,12 +118,13 @@ def analyse_phases(
 def _analyse_phase(
     time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
 ) -> ComputedPhase:
-    """Return the values computed for a phase: its fraction of the step's time, its work and rates, its least time by
+    """Return the values computed for a phase: its fraction of the step's time, its work and rates, its least time on
     each resource, and what bounds it.
 
-    There are three least times: of matrix products at the rates measured for their shapes, of other bytes at the rate
-    of copies of that size, and of embedding rows at the gather rate of real batches. Operands of matrix products are
-    not counted in the memory limit: moving them is part of the products' measured time.
+    There are three least times. For compute, it is the time of the matrix products at the rates measured for their
+    shapes. For memory, it is the time of all other bytes at the measured rate of copies of as many bytes. For
+    embedding rows, it is their time at the gather rate of real batches. The memory limit does not count operands of
+    matrix products, since moving these is part of the products' measured time.
     """
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {

@@ -34,17 +34,17 @@ _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 _MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Two limits of a series of calls between two events on a GPU, which is timed as a whole: the largest number of
-calls, and the seconds that a series should take at least. A single launch takes microseconds, which is longer than
-the product of a small shape."""
+"""Two limits of a series of calls that is timed as a whole, between two events on a GPU: the largest number of calls,
+and the seconds that the series should take at least. Calls are not timed singly, since one launch takes microseconds,
+which is longer than a small product."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Return the seconds of each repetition of a call. Repetitions go on until `budget_s` seconds are spent; a first
-    call warms up and is not counted.
+    """Return the seconds of each repetition of a call. Repetitions go on until `budget_s` seconds are spent, and
+    there are at least `at_least`. A first call warms up and is not counted.
 
-    On a GPU a repetition is the mean of several calls between two events, enough of them that launching takes no
-    extra time.
+    On a CPU a repetition is one call. On a GPU it is the mean of a series of calls between two events; the series is
+    long enough that launching takes no extra time.
     """
     call()
     took_s: list[float] = []
@@ -146,11 +146,11 @@ def _measure_int8(size: int, device: torch.device) -> Rate:
 def measure_matmul(
     shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
 ) -> SquareProduct:
-    """Return the measured rate of matrix products of one shape: try every layout of operands and result, then repeat
-    the fastest few.
+    """Return the measured rate of matrix products of one shape, in the fastest layout. Every layout of operands and
+    result is tried once, then the fastest few are repeated.
 
-    On a CPU both one thread and all threads are tried: for small products, waking the other threads takes longer than
-    they save.
+    On a CPU every layout is tried with one thread and with all threads: for small products, waking the other threads
+    takes longer than they save.
     """
     num, m, k, n = shape
     calls = dict(_layouts(shape, device, dtype))
@@ -234,8 +234,8 @@ def measure_gathers(
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
     """Return two measured rates of fetching embedding rows, in rows per second: for uniform ids and for the ids of
-    real batches. The rows are in one table with as many rows as all of the model's tables together, or as many as fit
-    into `table_bytes`."""
+    real batches. The rows are fetched from one table. It has as many rows as all of the model's tables together, or
+    fewer if these do not fit into `table_bytes`."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)

@@ -73,13 +73,12 @@ class _Ranges:
 
 
 def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
-    """Return the operators of a profiled step ordered by self time, which includes the profiler's overhead.
+    """Return the operators of a profiled step, ordered by their own time. The times include the profiler's overhead.
 
-    `averages` are the rows of torch.profiler's table, grouped by input shape.
-
-    On a CPU `outside_share` is the fraction of the time that was spent inside phases but in no operator, that is in
-    Python. On a GPU the times are those of the GPU's kernels, without Python; where the profiler saw no kernel, since
-    CUPTI is missing, they are times of the CPU.
+    `averages` are the rows of torch.profiler's table, grouped by input shape. On a CPU, `outside_share` of the result
+    is the fraction of the time that was spent inside phases but outside of operators, that is in Python. On a GPU the
+    times are those of kernels, and do not include Python. If CUPTI is missing, the profiler sees no kernels, and the
+    times on a GPU are times of the CPU.
     """
     kernels = [average for average in averages if _is_kernel(average)] if is_cuda else []
     if kernels:
@@ -97,12 +96,12 @@ def _is_kernel(average: Any) -> bool:
 
 
 def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
-    """Return the times of the operators that launched GPU kernels, if the profiler knows these operators, as it does
-    in eager steps; else the times of the kernels.
+    """Return the times of GPU kernels: by operator if the profiler knows which operators launched the kernels, else
+    by kernel. It knows the operators in eager steps. It does not know them for kernels of a replayed CUDA graph,
+    which no operator launched.
 
-    The profiler lists the same microseconds for a kernel, for its operator and for its named range, so only one of
-    these lists may be summed. The list of kernels is always complete; kernels of a replayed CUDA graph, however, have
-    no operator that launched them.
+    The profiler lists the same microseconds three times: for a kernel, for its operator and for its named range. So
+    only one of these lists may be summed. The list of kernels is always complete.
     """
     total_s = sum(kernel.self_device_time_total for kernel in kernels) / 1e6
     operators = [

@@ -34,8 +34,8 @@ class ProfiledWorkload(Workload, ReportsPhases, Protocol):
 
 
 class Timeline:
-    """Collector of the time stamps of phases that training steps or forward passes report. One stamp takes about 0.1
-    µs on a CPU.
+    """Collector of time stamps at the begin of phases (parts of a training step or of a forward pass). One stamp
+    takes about 0.1 µs on a CPU.
 
     On a CUDA device a stamp is an event on the current stream, so that the host does not wait for the device.
     """

@@ -22,10 +22,10 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One number of a system (rate, size or overhead) with its source, in SI units.
 
     `of` names the number, and `size` is the size of the operations for which it was measured. `fp32`, `tf32` and
-    `bf16` are FLOP/s of matrix products, with the smallest of m, k and n as size. `copy` is bytes read and written
-    per second, with the bytes that a step moves as size. `rows` is bytes per second of rows at random places, with
-    the bytes of the tables as size. `other` is FLOP/s outside of matrix products. `operator` is the seconds of one
-    torch operator that has no work to do.
+    `bf16` are FLOP/s of matrix products; their size is the smallest of m, k and n. `copy` is bytes read and written
+    per second; its size is the bytes that a step moves. `rows` is bytes per second of rows at random places; its size
+    is the bytes of the tables. `other` is FLOP/s outside of matrix products. `operator` is the seconds of one torch
+    operator that has no work to do.
     """
 
     of: Literal["cores", "memory", "fp32", "tf32", "bf16", "other", "copy", "rows", "operator"]
@@ -48,10 +48,10 @@ class ModelledSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Load of other processes on the system while its rates were measured."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
-        """Return the system's number (rate or overhead) named `of`, such as 'copy', for operations of size `size`.
-        Between two sizes of its file the number is interpolated over the logarithm of size. Beyond the smallest and
-        the largest size, the number of the nearest size is returned. Raises ConfigError if the system has no such
-        number."""
+        """Return the system's number (rate or overhead) named `of`, such as 'copy', for operations of size `size`. A
+        system may have this number for several sizes. Between two of these sizes the number is interpolated over the
+        logarithm of size. Outside of them, the number of the nearest size is returned. Raises ConfigError if the
+        system has no number of this name."""
         found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
         if not found:
             known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
