@@ -166,11 +166,10 @@ class SkippedFile:
 
 
 def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
-    """Return the inventory of `path`: the results at or below it. A file is taken as a log. Raises InputError if
-    nothing is there.
+    """Return the inventory of `path`: the results at or below it. A file is taken as a log. If `benchmark_file`
+    defines a benchmark, its logs are judged even if MLPerf has another benchmark of the same name.
 
-    If `benchmark_file` defines a benchmark, its logs are judged even if MLPerf has another benchmark of the same
-    name. Raises DefinitionError if `benchmark_file` cannot be loaded.
+    Raises InputError if nothing is there, and DefinitionError if `benchmark_file` cannot be loaded.
     """
     path = Path(path)
     try:

@@ -187,14 +187,12 @@ def system_study(
     is_ranked: bool = False,
 ) -> StudyRecord:
     """Return a study of what training would take on each system, modelled from the system's rates: step time,
-    throughput, time and cost to train, and memory. If `measure` is true, steps are also timed on the system on which
-    the command runs, which is named THIS.
+    throughput, time and cost to train, and memory. If `measure` is true, steps are also timed on this system, THIS.
 
-    `environment` is the environment check of the system THIS. `prices` is a dict from system to price per hour.
-    `known_s` is a dict from system to measured seconds of a step, for some of the systems. If `is_ranked` is true,
-    systems are ordered by the cost to train; if a cost is unknown, by the time to train; if a time to train is
-    unknown too, by the time of a step. A system has neither time nor cost to train if the run does not fit into its
-    memory.
+    `environment` is the environment check of the system THIS. `prices` is a dict from system to price per hour, and
+    `known_s` one to measured seconds of a step, for some systems. If `is_ranked` is true, systems are ordered by cost
+    to train, or if a cost is unknown by time to train, or else by the time of a step. A system whose memory is too
+    small for the run has neither time nor cost to train.
 
     Raises ConfigError if the step cannot be modelled, and DatasetError if the dataset is missing and the sizes of the
     tables are not known without it.
