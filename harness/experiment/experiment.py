@@ -62,7 +62,7 @@ class Experiment:
     name: str = ""
     """Middle part of the experiment's folder name, between the prefix (such as `sweep`) and the time."""
     batch_sizes: tuple[int, ...] = ()
-    """Global batch sizes that a stop rule may give to the configurations that it adds; empty where it adds none."""
+    """Global batch sizes from which configurations may be added to the experiment; empty if none may be added."""
 
     @property
     def is_autotuned(self) -> bool:

@@ -88,7 +88,8 @@ class Process:
     trained: Mapping[str, Any] = field(default_factory=dict)
     """Fields for the weights' manifest: the run and how it ended; set before the companions' `after` is called."""
     members: dict[str, Any] = field(default_factory=dict)
-    """Fields for the process's record that its companions returned in `after`."""
+    """Fields for the process's record, as the objects that observe the measurement (companions) returned them in
+    `after`."""
     companions: tuple[Companion, ...] = ()
 
     @property

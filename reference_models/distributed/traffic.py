@@ -141,11 +141,11 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
-        """Wait for an exchange of dense gradients that no dispatch mode sees, and count the bytes that the exchange
-        reports.
+        """Run an exchange of dense gradients, wait for it, and count the bytes that it says it has all-reduced.
 
-        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may begin
-        in this thread or in a thread of the group, where no mode sees them.
+        `exchange` returns its result and these bytes. Collectives are not counted by a TorchDispatchMode meanwhile:
+        some begin in a thread of the process group, which no mode sees; others begin in this thread, and would be
+        counted twice.
         """
         started_s = now_s(self._device)
         with _disable_current_modes():

@@ -143,8 +143,8 @@ class SweepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestSide:
-    """Fastest (or best) of a sweep's or a page's configurations, with the configurations not shown to differ from
-    it."""
+    """Fastest (or best) configuration of a sweep or of a report page, with the configurations for which no test shows
+    that they differ from it."""
 
     label: str
     value: str

@@ -29,8 +29,8 @@ _REASON_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to one question to an official checker; where the worker process ended over the question, the way in
-    which it ended."""
+    """Outcome of one request to an official checker, which runs in a worker process: the checker's answer or, if the
+    worker process ended before it answered, the way in which it ended."""
 
     outcome: str
     messages: tuple[str, ...]

@@ -187,8 +187,8 @@ def _root_of_attempt(folder: Path) -> Path | None:
 
 
 def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
-    """Return the folder in which a package holds the run set's records and its copy of the definition; None if there
-    is none. A package is a set in MLPerf's layout that this harness made for submission."""
+    """Return the folder that holds a run set's records and its copy of the benchmark definition, if the set is a
+    package: a set in MLPerf's layout that this harness made for submission. Return None for any other set."""
     root = top / "benchmarks" / benchmark / system
     return root if _file(root / "extra" / "run_set.json", top) is not None else None
 

@@ -76,8 +76,8 @@ def alternate_command(series: SetSeries, change: ChangePoint) -> str:
 
 
 def change_blocks(every: Sequence[SetSeries]) -> tuple[Block, ...]:
-    """Return report blocks (sentences, tables) that list each change, the newest first, with the settings that differ
-    besides the code; then the series that cannot be judged."""
+    """Return report blocks (sentences, tables) that list each change of a series' mean, the newest first, with the
+    settings that changed together with the code; then the series in which no change can be judged."""
     blocks: list[Block] = []
     found = [(series, change) for series in every for change in series.changes]
     for series, change in sorted(found, key=lambda each: -each[0].points[each[1].at].time_ms):

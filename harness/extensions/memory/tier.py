@@ -162,7 +162,8 @@ _UNITS = {
 
 
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:
-    """List the parameters of a study for every number of a memory with its source; latencies are in microseconds."""
+    """List every number that describes a memory as a parameter of a study, with the number's source. Latencies are in
+    microseconds."""
     found = []
     for member, quantity in _quantities(tier):
         unit = _UNITS.get(member)

@@ -25,7 +25,7 @@ from rules.records.experiment import BASE, NEW, SIDES
 DEFAULT = "default"
 MAX_BENCHMARKS = 50
 _IMPLEMENTATIONS = {BASE: "reference", NEW: "optimized"}
-"""Implementations of training that the default suite compares, by setting: base and new."""
+"""The two training implementations that the default suite compares, under the keys BASE and NEW."""
 _GENERATED = ("dlrm_small", "dlrm_dcnv2_small", "wukong_small", "dlrmv4_small", "d2nn_small")
 """Benchmarks of the default suite; together they have every model, and every kind of generated data."""
 

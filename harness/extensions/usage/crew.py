@@ -123,9 +123,11 @@ def answer_request(models: Models, name: str, number: int) -> tuple[float, float
 def try_retrieval(
     models: Models, model: AskedModel, seed: int, numbers: Sequence[int | None], share: tuple[int, int]
 ) -> list[RetrievalTrial]:
-    """Try a retrieval that finds candidates near a graph node by PageRank in two stages; return its precision, time
-    and memory for each node and each of `numbers`. `numbers` are numbers of subgraphs, the nodes from which the
-    second stage goes on; None stands for all nodes. Precision is the agreement with the exact candidates.
+    """Try a retrieval that finds candidates near a graph node by PageRank in two stages. The second stage goes on
+    from only some nodes of the first, each with a subgraph of its own.
+
+    Return precision (the agreement with the exact candidates), time and memory for each query node and each of
+    `numbers`, the numbers of nodes from which the second stage goes on; None stands for all nodes of the first stage.
 
     `share` is (index, number of shares) and selects one share of the first NUM_TRIED query nodes. Each call is made
     twice: the first is timed, and in the second the memory is traced.

@@ -49,7 +49,8 @@ class MeasuredCost:
     """Interquartile range of the seconds of each set of tables over the measuring rounds, as a fraction of their
     median."""
     halves: dict[_SetKey, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Median seconds of each set of tables over each half of the measuring rounds."""
+    """Median measured seconds of a step of each set of tables, for the first and for the second half of the
+    rounds."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
     merged: "dict[_Form, _MergedTables]" = field(default_factory=dict, repr=False, compare=False)
 

@@ -121,10 +121,11 @@ class Net:
     """Mean relative difference, over held-out sets, of a set's cost between the two halves of the measuring rounds:
     the noise of the measurements, which no prediction's error can fall below."""
     excess: Bounds = _UNKNOWN
-    """95 % confidence interval of the mean relative error of adding up single tables' costs, less the measurements'
-    noise."""
+    """95 % confidence interval of a difference: the mean relative error of a set's cost that is computed as the sum
+    of its tables' single costs, minus the noise of the measurements."""
     gain: Bounds = _UNKNOWN
-    """95 % confidence interval of the mean relative error of adding up single tables' costs, less the net's error."""
+    """95 % confidence interval of a difference: the mean relative error of a set's cost that is computed as the sum
+    of its tables' single costs, minus the net's error."""
     spread: float = 0.0
     """Spread of a measured set's seconds over the measuring rounds, as a fraction of their median; the median over
     sets. 0 if none was measured."""
