@@ -97,9 +97,9 @@ def compare(
     The speed of a system drifts. Between sets measured one after the other, a difference in speed or time counts only
     if it exceeds the possible drift, which is taken to be at least 5 %. Drift is estimated from at least three sets
     of one configuration and code version, of which the first began no later, and the last no earlier, than BASE and
-    NEW (see --repeated). Where fewer than three sets of one configuration and code version are found, 20 % is assumed
-    for drift. 'dlrmbench versus BASE' measures two sets alternately (A/B) and detects far smaller differences. An
-    interval covers the variation of one system only, not the difference from a reference system (--with).
+    NEW (see --repeated). Where drift cannot be estimated, it is assumed to be 20 %. 'dlrmbench versus BASE' measures
+    two sets alternately (A/B) and detects far smaller differences. An interval covers the variation of one system
+    only, not the difference from a reference system (--with).
 
     With --fail-on regression the exit code is 0 only where NEW is shown not to be slower or worse by --min-effect or
     more. With --fail-on regression the exit code is 3 where the rules reject NEW or BASE, 5 where NEW is slower or
