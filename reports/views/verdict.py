@@ -54,16 +54,17 @@ def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
     """Return the blocks on one rule: its explanation, severity, source and remedy."""
     others = [severity for severity in SEVERITIES if severity != rule.severity]
     varies = any(re.search(rf"\b{severity}\b", rule.explanation) for severity in others)
-    texts = (
-        rule.explanation,
+    details = (
         f"Severity: {rule.severity}{' in general, and another where said above' if varies else ''}.",
         f"Source: {rule.source}",
         f"Fix: {rule.remedy}",
         f"Not judged where one of these is broken: {', '.join(sorted(rule.requires))}." if rule.requires else "",
     )
-    return (
-        Part(heading=Heading(text=f"{rule.code}  {rule.title}"), blocks=tuple(Prose(text=t) for t in texts if t)),
-    )
+    blocks: list[Block] = [Prose(text=rule.summary)]
+    if rule.cases:
+        blocks.append(Bullets(items=rule.cases, kind="list"))
+    blocks += (Prose(text=text) for text in details if text)
+    return (Part(heading=Heading(text=f"{rule.code}  {rule.title}"), blocks=tuple(blocks)),)
 
 
 def rules_table(rules: Iterable[Rule[Any]]) -> tuple[Block, ...]:

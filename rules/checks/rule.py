@@ -5,9 +5,11 @@ The decorator `rule` returns a Rule and registers nothing; `rules.judge.families
 are the two letters of a family and three digits; codes are never reused.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from inspect import cleandoc
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
@@ -124,9 +126,21 @@ class Rule(Generic[S]):
     reads: frozenset[str] | None = None
 
     @property
+    def summary(self) -> str:
+        """Return the first paragraph of the rule's explanation (the docstring of its function) as one line."""
+        return " ".join((self.check.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Return the list below the first paragraph of the rule's explanation, one line for each item; empty if the
+        explanation has no list."""
+        items = re.split(r"^- ", cleandoc(self.check.__doc__ or "").partition("\n\n")[2], flags=re.MULTILINE)
+        return tuple(" ".join(item.split()) for item in items if item.strip())
+
+    @property
     def explanation(self) -> str:
-        """Return the explanation of the rule for readers: the docstring of its function as one line."""
-        return " ".join((self.check.__doc__ or "").split())
+        """Return the whole explanation of the rule: its summary, then its cases, each on a line of its own."""
+        return "\n".join((self.summary, *(f"- {case}" for case in self.cases)))
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -211,8 +211,12 @@ def render_page() -> str:
 def _describe(rule: Rule[Any], level: Level) -> Iterator[str]:
     yield f"### {rule.code}: {rule.title}"
     yield ""
-    yield f"*{rule.severity}, of a {level}.* {_text(rule.explanation)}".rstrip()
+    yield f"*{rule.severity}, of a {level}.* {_text(rule.summary)}".rstrip()
     yield ""
+    if rule.cases:
+        # Another mark than that of the list below, so that these are a list of their own.
+        yield from (f"* {_text(case)}" for case in rule.cases)
+        yield ""
     yield f"- **Fix:** {_text(rule.remedy)}"
     yield f"- **Source:** {_text(rule.source)}"
     if reasons := tuple(dict.fromkeys(_reasons(rule.applies.__code__))):

@@ -36,14 +36,16 @@ def _has_chain(subject: SetSubject) -> str | None:
     applies=_has_chain,
 )
 def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
-    """The records of a set's runs form a chain without gaps. Each run's record holds the digest of the previous run's
-    record, as previous_sha256. The first run has no previous run, so its record holds a digest made from the set's
-    record. The file extra/last_run holds the digest of the last run's record. A removed run leaves a gap in the
-    chain, even if the run was made again. A run without previous_sha256 is an error. It is only a warning if the
-    run's code differs from the code that began the set, since a version that keeps no chain may have made the run. A
-    set without any chain is only reported (info), since an earlier version may have begun it. It is an error if there
-    is evidence that the set was begun with a chain: extra/last_run, a run with previous_sha256, or a run with a
-    timekeeper made by the code that began the set."""
+    """The records of a set's runs form a chain without gaps, so that a removed run shows even if it was made again.
+    Each run's record holds the digest of the previous run's record, as previous_sha256. The first run's record holds
+    a digest made from the set's record. The file extra/last_run holds the digest of the last run's record.
+
+    - A run without previous_sha256 is an error. It is only a warning if the run's code differs from the code that
+      began the set, since a version that keeps no chain may have made the run.
+    - A set whose record states no chain is reported (info), since an earlier version may have begun it.
+    - It is an error instead if there is evidence that the set was begun with a chain: extra/last_run, a run with
+      previous_sha256, or a run with a timekeeper made by the code that began the set.
+    """
     run_set, root = subject.files.run_set, root_of(subject)
     if not isinstance(run_set, RunSetRecord) or not run_set.is_chained:
         yield _no_chain(subject)

@@ -69,18 +69,24 @@ def is_launched(subject: SetSubject) -> bool:
     applies=_has_observed,
 )
 def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
-    """A run's time by its log (run_start to run_stop) agrees with its time by a second clock, outside of the process
-    that writes the log. The second clock's time is observed_s in the run's record. Usually this clock is a
-    timekeeper: a separate process that receives run_start and run_stop as they are written. By the timekeeper a run
-    may be longer than by its log by at most 0.25 s plus 1 % of the run. The same tolerance limits how long after its
-    time stamp a line may reach the timekeeper, and how much longer the run may be by its log than its process lived.
-    A timekeeper that was delayed by more than this tolerance is reported (info). In a set with timekeepers, a run
-    that no timekeeper saw is an error. It is only a warning if the run's process left no record of its own, or was of
-    an earlier version. Runs started by torchrun or srun, and sets of earlier versions, have another second clock than
-    a timekeeper; for them the tolerance is 1 s or 2 % of the run, whichever is larger. In any set it is an error if
-    each log is shorter than its second clock's time by more than a tenth, and the differences add up to more than 1
-    s. A run without observed_s is a warning if other runs of the set have it. A log is a warning if, by the system's
-    calendar, it was closed later than its run_stop by more than 2 s and by more than 5 % of the run."""
+    """A run takes as long by its log (run_start to run_stop) as by a second clock, outside of the process that writes
+    the log. The run's record holds the second clock's time as observed_s. Usually the second clock is a timekeeper: a
+    separate process that receives run_start and run_stop as they are written.
+
+    - By the timekeeper, a run may be longer than by its log by at most 0.25 s plus 1 % of the run.
+    - The same tolerance limits how long after its time stamp a line reaches the timekeeper. It also limits how much
+      longer a run is by its log than its process lived.
+    - A timekeeper that was itself delayed by more than the tolerance is reported (info).
+    - In a set with timekeepers, a run that no timekeeper saw is an error. It is only a warning if the run's process
+      left no record of its own, or was of an earlier version.
+    - Runs that torchrun or srun started, and sets of earlier versions, have no timekeeper but another second clock.
+      For them the tolerance is 1 s or 2 % of the run, whichever is larger.
+    - It is an error in any set if every log is shorter than its second clock's time by more than a tenth, and these
+      differences add up to more than 1 s.
+    - A run without observed_s is a warning if other runs of the set have it.
+    - A log is a warning if, by the system's calendar, it was closed later than its run_stop by more than 2 s and by
+      more than 5 % of the run.
+    """
     missing: list[tuple[float, float]] = []
     is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
     has_timekeepers = is_watched and not is_launched(subject)

@@ -42,13 +42,17 @@ def _has_set_record(subject: SetSubject) -> str | None:
     applies=_has_set_record,
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
-    """The set's record (extra/run_set.json) agrees with the logs and the other files. Its seeds are derived from its
-    base seed, leaving out the seeds of reference runs, and the log of run number i has seed number i. Any other seed
-    is an error. The set's record states the same number of threads, batch size and implementation as the logs, the
-    same system as systems/<system>.json, and the same digest of the code as each run's record. The stamps of a run's
-    log are later than created_utc of the set's record, and between started_utc and ended_utc of the run's record,
-    within 2 s. A difference in these, the seeds excepted, is only a warning, since it may be honest: a newer version
-    may complete a set, a submitter may complete a description, and a calendar may be set."""
+    """The set's record (extra/run_set.json) agrees with the logs and the other files.
+
+    - The set's seeds are derived from its base seed, leaving out the seeds of reference runs, and the log of run
+      number i has seed number i. Any other seed is an error.
+    - The set's record states the same number of threads, batch size and implementation as the logs, the same system
+      as systems/<system>.json, and the same digest of the code as each run's record.
+    - The stamps of a run's log are later than created_utc of the set's record, and between started_utc and ended_utc
+      of the run's record, within 2 s.
+    - Differences other than in seeds are only warnings, since they may be honest: a newer version may complete a set,
+      a submitter may complete a description, and a calendar may be set.
+    """
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
     place = root_of(subject) / "extra" / "run_set.json"

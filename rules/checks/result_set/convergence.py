@@ -49,14 +49,19 @@ def _tested(subject: SetSubject) -> str | None:
 def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     """The runs do not converge significantly faster than the reference: the Olympic mean of their epochs (dlrmv4:
     samples) to converge is not significantly below the mean of the reference runs at this batch size (one-sided test,
-    5 %). The arithmetic is that of the official tool, by which scores are published. The tool differs from the text
-    of MLPerf's rules in two points. Its standard deviation includes all reference runs, while the text's example
-    leaves out the fastest and slowest. When it prunes reference points, it skips the point after one that it removed
-    (mlcommons/logging#368). For own benchmarks a failed test is a warning that states the chance of a false alarm:
-    the share of sets drawn from the reference's own runs that fail. In Closed a failed test is an error for them if
-    the chance of converging this fast by luck is below 1 in 10,000. Epochs are read from epoch_num. If train_samples
-    contradicts epoch_num (HP103), the test is repeated with epochs computed from train_samples, and a failure of this
-    second test is a warning."""
+    5 %).
+
+    - The arithmetic is that of the official tool, by which scores are published. It differs from the text of MLPerf's
+      rules twice. Its standard deviation includes all reference runs, while the text's example leaves out the fastest
+      and the slowest. When it prunes reference points, it skips the point after one that it removed
+      (mlcommons/logging#368).
+    - For own benchmarks a failed test is a warning. The warning states the chance of a false alarm: the share of sets
+      drawn from the reference's own runs that fail.
+    - In Closed a failed test of an own benchmark is an error if the chance of converging this fast by luck is below 1
+      in 10,000.
+    - Epochs are read from epoch_num. If train_samples contradicts epoch_num (HP103), the test is repeated with epochs
+      computed from train_samples. A failure of this second test is a warning.
+    """
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit

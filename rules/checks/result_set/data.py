@@ -36,12 +36,14 @@ _MAX_FOLDER = 1000
 )
 def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     """Each run read the benchmark's data: the digest of the files that it read (`read_data` in its run.json) equals
-    the digest that the definition states. If the definition states none, it equals the digest in the log. The size,
-    mtime and ctime of each file show no change between its opening and the computing of the digest. Every rank's
-    files were hashed, and all runs read the same data. Two gaps of this proof are reported (info). First, no
-    definition states a digest of MLPerf's own files. Second, if a dataset has more than 16 GiB, only sixteen blocks
-    of 1 MiB of each file are hashed. A run without a digest is a warning: an earlier version made it, or it was cut
-    off after its run_stop."""
+    the digest that the definition states, or the digest in the log if the definition states none.
+
+    - The size, mtime and ctime of each file show no change between its opening and the computing of the digest.
+    - Every rank's files were hashed, and all runs read the same data.
+    - Two gaps of this proof are reported (info). No definition states a digest of MLPerf's own files. If a dataset
+      has more than 16 GiB, only sixteen blocks of 1 MiB of each file are hashed.
+    - A run without a digest is a warning: an earlier version made it, or it was cut off after its run_stop.
+    """
     root = subject.result_set.root
     assert root is not None
     unproven: list[RunLog] = []

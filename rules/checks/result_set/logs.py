@@ -271,13 +271,15 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def results_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two runs of a set agree in their qualities, which would show a copied log. Runs of at least three
-    evaluations agree if all their qualities are equal, in all digits and in the same order. Runs of any length agree
-    if they share two exact qualities. An exact quality has more than six decimals and is not a count of evaluation
-    samples (as an accuracy is). Trainings with different seeds do not agree like this: in 4,040 pairs of published
-    runs of rounds 3.0 to 5.1, no two distinct runs share two exact qualities. In official logs, runs of at least four
-    evaluations also agree if they differ by less than 2e-5 at every evaluation. In 4,799 pairs of published runs,
-    even the nearest two differ by 4.9e-5 at one evaluation."""
+    """No two runs of a set agree in their qualities, which would show a copied log.
+
+    - Runs of at least three evaluations agree if all their qualities are equal, in all digits and in the same order.
+    - Runs of any length agree if they share two exact qualities. An exact quality has more than six decimals and is
+      not a count of evaluation samples (as an accuracy is). In 4,040 pairs of published runs of rounds 3.0 to 5.1, no
+      two distinct runs share two.
+    - In official logs, runs of at least four evaluations also agree if they differ by less than 2e-5 at every
+      evaluation. In 4,799 pairs of published runs, even the nearest two differ by 4.9e-5 at one evaluation.
+    """
     by_qualities: dict[tuple[float, ...], RunResult] = {}
     by_quality: dict[float, RunResult] = {}
     before: list[RunResult] = []

@@ -135,11 +135,15 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     """From round 4.0 on, status is one of four phrases of the rules: available on-premise, available in a cloud, RDI,
-    preview. Another spelling of a phrase is a warning. Any other status is an error from round 4.1 on. In round 4.0
-    it is only a warning, though the official checker rejects it. Older words such as "onprem" were valid until May
-    2024 (92c4281), and the checker's change of September 2024 (191ed2c), titled "update rule change to start at v4.1
-    instead of v4.0", still tests from major version 4 on. For own benchmarks any other status, such as an empty one,
-    is only reported (info)."""
+    preview.
+
+    - Another spelling of a phrase is a warning.
+    - Any other status is an error from round 4.1 on.
+    - In round 4.0 any other status is only a warning, though the official checker rejects it. Words such as "onprem"
+      were valid until May 2024 (92c4281). The checker's change of September 2024 (191ed2c) is titled "update rule
+      change to start at v4.1 instead of v4.0", but still tests from version 4.0 on.
+    - For own benchmarks any other status, such as an empty one, is only reported (info).
+    """
     if is_before(subject.round, "4.0"):
         return
     status = subject.system_fields.get("status")

@@ -62,12 +62,16 @@ def _closed_of_others(subject: LogSubject) -> str | None:
 )
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     """In Closed a model is evaluated at fixed intervals. Less frequent evaluations save time and hide at which point
-    the target was met; more frequent ones find that point earlier. An interval may differ from the fixed one by 2
-    steps, since implementations count differently. A difference of up to 2 % is a warning, a larger one an error. The
-    last interval of an epoch may be shorter. Before round 3.0 any difference is only a warning if every epoch_num is
-    whole, since those logs count evaluations, not epochs. From round 3.0 on, evaluations that repeat an earlier one's
-    epoch_num or samples_count are an error if they come later than it by more than a tenth of the run. Sooner, they
-    may be the same evaluation, logged by another rank."""
+    the target was met; more frequent ones find that point earlier.
+
+    - An interval may differ from the fixed one by 2 steps, since implementations count differently. A larger
+      difference is a warning up to 2 %, and an error above.
+    - The last interval of an epoch may be shorter.
+    - Before round 3.0 any difference is only a warning if every epoch_num is whole, since such logs count
+      evaluations, not epochs.
+    - From round 3.0 on, it is an error if an evaluation repeats the epoch_num or samples_count of one that was more
+      than a tenth of the run earlier. One that follows sooner may be the same evaluation, logged by another rank.
+    """
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = (

@@ -205,11 +205,14 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is between run_start and run_stop, by its time stamp and by its place in the file. An
-    evaluation elsewhere cannot meet the target. In official logs an evaluation after run_stop is only a warning,
-    unless no other evaluation met the target. An evaluation before run_start is an error, since it shows training
-    outside of the timed run. It is before run_start by its stamp or, from round 3.0 on, by its place among the
-    records of the same rank. In rounds 0.7 to 1.0 an evaluation above run_stop in the file counts as inside of the
-    run if its stamp is at most 10 ms after run_stop; this is reported (info)."""
+    evaluation elsewhere cannot meet the target.
+
+    - In official logs an evaluation after run_stop is only a warning, unless no other evaluation met the target.
+    - An evaluation before run_start is an error, since it shows training outside of the timed run. It is before
+      run_start by its stamp or, from round 3.0 on, by its place among the records of the same rank.
+    - In rounds 0.7 to 1.0 an evaluation above run_stop in the file counts as inside of the run if its stamp is at
+      most 10 ms after run_stop; this is reported (info).
+    """
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return

@@ -128,13 +128,18 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
     remedy="Measure each system by runs of its own.",
 )
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No run is in two sets of the submission. Two logs are of the same run if they have the same bytes, or the same
-    run_start and qualities. In official logs they are also of the same run, whatever their stamps, if all qualities
-    are equal and at least two of them have more than six decimals. A shared run is an error. It is only a warning if
-    both systems are described with the same hardware, as when one set of runs is reported with two ways of measuring
-    power. From round 3.0 on, two runs are also a warning if they share just two qualities of more than six decimals,
-    or if they have at least four evaluations and their qualities differ by less than 5e-6 at each. Among published
-    runs of different sets, 117 pairs share one quality, and only copies share two."""
+    """No run is in two sets of the submission.
+
+    - Two logs are of the same run if they have the same bytes, or the same run_start and qualities.
+    - Two official logs are also of the same run, whatever their stamps, if all qualities are equal and at least two
+      of them have more than six decimals.
+    - A shared run is an error. It is only a warning if both systems are described with the same hardware, as when one
+      set of runs is reported with two ways of measuring power.
+    - From round 3.0 on, two runs are also a warning if they share just two qualities of more than six decimals. Among
+      published runs of different sets, 117 pairs share one such quality, and only copies share two.
+    - From round 3.0 on, two runs are also a warning if they have at least four evaluations and their qualities differ
+      by less than 5e-6 at each.
+    """
     for twin in _twins(subject.sets):
         is_allowed = _same_hardware(twin.judged, twin.other_set)
         yield _problem(twin, subject.submission.folder, "warning" if is_allowed else None)

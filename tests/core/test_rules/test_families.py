@@ -15,6 +15,13 @@ def test_codes_are_unique_and_every_rule_explains_itself() -> None:
         assert find_rule(rule.code.lower()) is rule
 
 
+def test_an_explanation_has_every_word_of_the_rule_and_a_line_for_each_case() -> None:
+    for rule in all_rules():
+        assert rule.explanation.split() == (rule.check.__doc__ or "").split(), rule.code
+        assert rule.explanation.splitlines() == [rule.summary, *(f"- {case}" for case in rule.cases)], rule.code
+    assert any(len(rule.cases) > 5 for rule in all_rules())
+
+
 def test_required_rules_are_judged_before() -> None:
     """A rule is skipped where one that it requires has failed; that one must have been judged already."""
     for rules in (RULES["log"], RULES["set"]):
