@@ -357,11 +357,9 @@ def count_phases(
 ) -> dict[str, PhaseCosts]:
     """Return the costs of a training step by phase, without phases that cost nothing.
 
-    `unique_rows` is the number of distinct embedding rows that the batch looks up. `entered` are the names of the
-    phases that the implementation reports.
-
-    If EMBEDDING_BACKWARD is not in `entered`, the phase of the sparse optimizer both sums the gradients of each row
-    and applies the sum. The sums are then neither written to memory nor read from it.
+    `unique_rows` is the number of distinct embedding rows that the batch looks up. `entered` has the names of the
+    phases that the implementation reports. If EMBEDDING_BACKWARD is not among them, the sparse optimizer sums and
+    applies gradients in one pass; the traffic of storing the sums is then left out.
     """
     costs = step.layer_phases()
     for phase, added in _loop_phases(step, data, batch_size, opt_name).items():

@@ -50,8 +50,8 @@ class Extension(NamedTuple):
     """Kinds of measurement that can fill a run set, by name. They are measured in processes of their own and leave no
     MLPerf logs to judge."""
     jobs: Mapping[str, str] = _NONE
-    """Modules with other code that the harness may start in a process of its own, by name; their results never fill a
-    run set."""
+    """Dict from names to modules whose code the harness may start in a process of its own. Unlike measurements, they
+    leave no results in a run set."""
     records: Mapping[str, str] = _NONE
     """Types of JSON files, other than logs, that the extension reads or writes, by name, for the command `schema`."""
     documents: Mapping[str, str] = _NONE

@@ -68,8 +68,8 @@ class Candidates:
 
     @property
     def chosen_for(self) -> dict[str, Any]:
-        """Settings for which a choice by timing is valid: shape, batch sizes, precision, training code and this
-        system. torch's version is left out: it is part of `key`, and of the file's name."""
+        """Settings for which a timed choice of threads and kernels is valid: shape, batch sizes, precision, training
+        code and this system. torch's version is not listed, since it is part of `key` and of the file's name."""
         workload, runtime = self.config.workload, self.config.workload.runtime
         data = asdict(workload.data.mapped)
         for key in ("name", "sha256", "id_map", "id_maps"):

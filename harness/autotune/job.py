@@ -32,8 +32,8 @@ _ROUND_S, _BUDGET_S = 0.08, 4.0
 models exceed the second one: at least two rounds of one step each are made."""
 _HOPELESS, _SLOW = 1.6, 1.4
 """Two limits of a step time, as ratios to the least step time so far. If a thread count exceeds the first limit,
-smaller thread counts are not tried. If a thread count exceeds the second limit, it is not timed further and gets no
-kernels of its own: kernels make all thread counts faster, but hardly change their order."""
+smaller thread counts are not tried. If a thread count exceeds the second limit, it is not timed further, and no
+kernels are chosen for it."""
 _HELD_STEPS = 64
 """Number of batches of synthetic data held in memory while thread counts are timed."""
 

@@ -158,7 +158,7 @@ def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
 
 
 def describe_choice(choice: ChoiceRecord) -> str:
-    """Return a choice by timing in a few words: threads, spinning, step times and kernels."""
+    """Return in a few words what autotuning chose: threads, spin count of OpenMP, step times and kernels."""
     words = plural(choice.num_threads, "thread")
     if choice.service is not None:
         words = describe_way(choice.service.chosen)
@@ -170,8 +170,8 @@ def describe_choice(choice: ChoiceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Function that chooses among candidates by timing in fresh processes of another `installation` of dlrmbench, or
-    of the running one where that is None."""
+    """Function that times candidates (threads, kernels or the like) in fresh processes and returns the chosen one.
+    The processes are of another `installation` of dlrmbench, or of the running one if `installation` is None."""
 
     installation: Installation | None
 
@@ -295,7 +295,7 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
 
 
 def _read_kept(candidates: Candidates, line: StatusLine) -> ChoiceRecord | None:
-    """Return an earlier choice by timing from its file; print a note and return None where the file is
+    """Return what autotuning chose earlier, read from its file. Print a note and return None if the file is
     damaged."""
     kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):

@@ -53,7 +53,8 @@ _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
 }
 _UNSAID = ("graph", "kernels")
-"""Keys of [runtime] that are listed only where they were given: run sets of earlier versions lack them."""
+"""Keys of [runtime] that a run set's record lists only if the user or the definition gave them. Run sets of earlier
+versions lack these keys."""
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",

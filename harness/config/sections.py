@@ -32,7 +32,8 @@ class Section:
     asked_by: str | None = None
     """Words for the measurements that read the section, for error messages; None where all measurements read it."""
     is_of_problem: bool = False
-    """True if other values make another training problem, with another digest; only for sections of the core."""
+    """True if other values in the section make another training problem, with another digest. Only sections of the
+    core may do so."""
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
     """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
     given the model's name. Raises ConfigError."""
@@ -41,8 +42,8 @@ class Section:
     (`harness.autotune.choices.OwnWays`), in place of the thread counts and kernels of a training step. The function
     returns None if there is only one alternative. The member is None for a section without autotuning of its own."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
-    """Function that takes the parsed section and returns a dict of all its keys and values. A run set records those
-    that neither the definition nor the user gave."""
+    """Function that takes the parsed section and returns a dict of all its keys and values. A run set records from it
+    the keys that neither the definition nor the user set."""
 
     def read(self, table: Mapping[str, Any]) -> Any:
         """Return the parsed table of the section. Raises ConfigError that names the key."""

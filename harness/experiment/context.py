@@ -64,8 +64,8 @@ class Context:
 
     @classmethod
     def of(cls, request: Request, watcher: Watcher | None = None) -> "Context":
-        """Return the permissions that a request gives; the request's models and implementations are recorded in the
-        folders that it makes."""
+        """Return the permissions to run a user's own code that a request gives. The request's models and
+        implementations are recorded in the folders that it makes."""
         return cls(
             python=request.python,
             hooks=Hooks.asked_by(request),

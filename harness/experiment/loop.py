@@ -55,8 +55,10 @@ class RunContext:
 
 def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
     """Check a folder before its experiment is continued. Return the results of the environment check, made now, and a
-    warning if dlrmbench's code changed since the experiment began. None replaces the warning if the code did not
-    change, and also if the experiment requires unchanged code: `complete` then refuses changed code itself.
+    warning (None for no warning).
+
+    The warning says that dlrmbench's code changed since the experiment began. There is no warning if the experiment
+    requires unchanged code, since `complete` then raises an error.
 
     Raises HarnessError. Exit 2: a user's own code is not named again, or the folder is one of a pair's two
     configurations. Exit 6: the environment check warns, and the experiment began with --strict-env. Exit 8: this copy
@@ -330,8 +332,9 @@ def _describe(
 def _look_ahead(
     store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
 ) -> Outlook:
-    """Return a repetition's number in its stage (such as the runs, or a profile), its configuration's label where
-    there are several, and two estimates in seconds: for this repetition, and for all later ones."""
+    """Return the words that progress shows before a repetition: its number in its stage (the runs, say, or the
+    profiles), its configuration's label if there are several, and two estimates in seconds, for this repetition and
+    for all later ones."""
     return Outlook(
         number=number,
         total=total,

@@ -105,11 +105,11 @@ class Relation(ABC):
         """Write the pages of the complete experiment in `folder`."""
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
-        """Print the result of a complete experiment in `form` (text or JSON). If the experiment's last step, `end`,
-        failed, `problem` is the reason.
+        """Print the result of a complete experiment in `form` (text or JSON) and return the command's exit code.
+        Return None if nothing is printed here; the command line then prints the result in the way that `reads_as` in
+        experiment.json says.
 
-        Return the command's exit code. Return None if the relation prints nothing itself; the command line then
-        prints the result in the way that `reads_as` in experiment.json says.
+        If the experiment's last step, `end`, failed, `problem` is the reason.
         """
         return None
 

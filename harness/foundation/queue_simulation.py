@@ -94,8 +94,8 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 
 def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
     """Return a simulation's queries with the recorded arrival times `arrivals_s`, scaled to a mean rate of one query
-    per second. The factors (duration of a call divided by the mean for its size) come in a random order from `seed`.
-    """
+    per second. Service times vary by factors, each the duration of a call divided by the mean for its size; `seed`
+    gives them a random order."""
     moments_s = np.asarray(arrivals_s, dtype=np.float64)
     moments_s -= moments_s[0]
     factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))

@@ -46,8 +46,8 @@ class Stop:
 
     @contextmanager
     def covering(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Register a worker process while the caller's block runs, so that `ask` ends it. Raises StopWork at once or
-        at the end, where `ask` was called."""
+        """Register a worker process while the caller's block runs, so that a call of `ask` from another thread ends
+        it. Raises StopWork if `ask` was called before, or is called during the block."""
         with self._lock:
             if self.is_asked:
                 raise StopWork
@@ -138,10 +138,9 @@ def make_slots(
     """Return `num` slots: equal shares of the cores of this process and, if `gpus` is not None, of these GPUs. `gpus`
     has names as in CUDA_VISIBLE_DEVICES.
 
-    Each slot has the same number of whole physical cores, at least `num_threads`, and `num_gpus` of the GPUs. `what`
-    and `remedy` are for messages: `what` is the option that asked for the slots, and `remedy`, if given, is the
-    advice if the number of slots can no longer change. Raises HarnessError (exit 2) if there are too few cores or
-    GPUs, or if the system cannot pin processes to cores.
+    Each slot has the same number of whole physical cores, at least `num_threads`, and `num_gpus` of the GPUs. Raises
+    HarnessError (exit 2) if there are too few cores or GPUs, or if the system cannot pin processes to cores. The
+    message names `what`, the option that asked for the slots, and ends with the advice `remedy` if it is given.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise HarnessError(f"{what} {num}: this system pins no process to cores. {remedy or 'Leave it out.'}")

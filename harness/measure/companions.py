@@ -86,7 +86,8 @@ class Process:
     num_samples: int
     """Number of samples that the process trains, where it is known beforehand; else 0."""
     trained: Mapping[str, Any] = field(default_factory=dict)
-    """Fields for the weights' manifest: the run and how it ended; set before the companions' `after` is called."""
+    """Fields for the manifest of kept weights: the run, and how it ended. They are set after training, before
+    observers such as the energy meter return their results."""
     members: dict[str, Any] = field(default_factory=dict)
     """Fields for the process's record, as the objects that observe the measurement (companions) returned them in
     `after`."""
@@ -122,9 +123,9 @@ def measuring(
     num_samples: int = 0,
     reshape: Callable[[WorkloadConfig], WorkloadConfig] = lambda config: config,
 ) -> Iterator[Process]:
-    """Yield the process of a job that trains, with the job's workload loaded and with its companions (observers of
-    energy, weights and the like). In the `with` block the caller builds the model, trains, and starts and stops the
-    companions. After the block, the process's `members` has the values that the companions returned.
+    """Prepare a job that trains, and yield its process, as observers of energy, weights and the like see it. In the
+    `with` block the caller builds the model, trains, and starts and stops these observers ("companions"). After the
+    block, `members` of the process has the values that the observers returned.
 
     `reshape` changes the configuration of the job before it is used. Raises the errors of loading and of companions.
     After an error in the block no companion is called any more.

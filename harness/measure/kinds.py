@@ -119,8 +119,8 @@ class Kind:
     """Whether kernels and threads are chosen by timing before the measurement. They are those of training steps or,
     in serving, of answers to queries."""
     takes: frozenset[str] = frozenset()
-    """Command-line options that this kind of measurement accepts and others may not: any of timeout_s, until,
-    max_runs, keep_weights, run_index and with_fit; also restores, a key of [checkpoint]."""
+    """Fields of a request that this kind of measurement accepts and other kinds refuse: any of timeout_s, until,
+    max_runs, keep_weights, run_index, with_fit and restores."""
     weights_key: str | None = None
     """Key of the benchmark definition that names kept weights or a checkpoint; None for a measurement that reads
     none."""
@@ -132,8 +132,8 @@ class Kind:
 
     @property
     def derived_suffix(self) -> str | None:
-        """Suffix that the benchmark's name gets in this measurement where the user changes values that the benchmark
-        fixes; None where the user must then give a new name."""
+        """Suffix that the benchmark's name gets in this measurement if the user changes values that the benchmark
+        fixes. None if such a change requires that the user gives a new name."""
         return f"_{self.name}"
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
@@ -221,8 +221,8 @@ class Kind:
 
 
 def find_kind(name: str) -> Kind:
-    """Return the kind of measurement that run sets may have, by its name. Raises HarnessError (exit 8) where this
-    version of dlrmbench lacks the kind."""
+    """Return a kind of measurement by its name; only kinds that fill a run set have one. Raises HarnessError (exit 8)
+    if this version of dlrmbench lacks the kind."""
     return _find(name, KIND_MODULES)
 
 

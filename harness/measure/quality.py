@@ -30,7 +30,7 @@ class QualityJob(Job):
     """Job that measures model quality in one process."""
 
     num_samples: int
-    """Number of samples to train on: whole batches of all configurations that are compared."""
+    """Number of samples to train on, which is a multiple of the batch size of each compared configuration."""
 
 
 def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:

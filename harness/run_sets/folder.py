@@ -101,8 +101,7 @@ class RunSet:
         return target
 
     def recover(self, index: int) -> bool:
-        """Bring the records of run `index` in line with its files, which an earlier process may have left unfinished.
-        Return True if the run is complete.
+        """Finish or mark what an earlier process left of run `index`. Return True if the run is complete.
 
         If the log of an attempt is finished, it becomes the run's result. Any other attempt without a record is
         recorded as interrupted. Incomplete weights are removed.

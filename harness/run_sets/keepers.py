@@ -30,12 +30,12 @@ class KeptOutcome:
     interruption."""
 
     words: str
-    """Last words of the repetition's progress display; empty where the record says everything."""
+    """Words that end the repetition's progress display; empty if its record has nothing to add."""
     record: Document | None = None
     """Record of the kept repetition; None where the repetition has no result."""
     error: HarnessError | None = None
-    """Error that left the repetition without a result. If `record` is not None, the error came after the result: the
-    result is kept, and the repetition is not measured again."""
+    """Error of the repetition. If `record` is None, the repetition has no result. Otherwise the error came after the
+    result, which is kept; the repetition is then not measured again."""
 
 
 class Keeper(Protocol):

@@ -26,7 +26,8 @@ _SAVED_FIELDS = 4
 """Number of light fields, temporary ones included, that a mask and the propagation of light after it save for the
 backward pass."""
 _PADDED_FIELDS = 3
-"""Number of padded light fields that a propagation holds at once while it pads, transforms and crops."""
+"""Number of copies of the padded light field in memory at a time while a propagation through free space is
+computed."""
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:

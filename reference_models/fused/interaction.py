@@ -139,7 +139,7 @@ class CatPass:
     features."""
 
     def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Store only the output's type, `dtype`: concatenation needs no buffer and no matrix product."""
+        """Store the output's type, `dtype`. Unlike the dot product, concatenation needs no buffer."""
         self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:

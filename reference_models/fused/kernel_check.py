@@ -25,13 +25,13 @@ from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 _NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
-"""Largest relative error of a kernel that rounding explains: the distance between a row's change by the kernel and
-its change by torch's operators, divided by the size of the change.
+"""Largest relative error of a kernel that rounding explains. The error is the distance between a row's change by the
+kernel and its change by torch's operators, divided by the size of the change.
 
-Each addition is rounded by at most u = 2^-24 of the partial sum. So a sum of n numbers of random signs is off by at
-most n u of itself, in the worst order and if all roundings go to the same side. The longest sum of the check's
-example has 640 numbers: n u is 4e-5, and twice that if both the kernel's sum and torch's are off. Errors of a faulty
-kernel are larger: an approximate square root or quotient is off by 2^-12, an operand in TF32 by 2^-11.
+Each addition is rounded by at most u = 2^-24 of the partial sum, so a sum of n numbers is off by at most about n u.
+The longest sum of the check's example has 640 numbers: n u is 4e-5, and twice that if both the kernel's sum and
+torch's are off. Errors of a faulty kernel are larger: an approximate square root or quotient is off by 2^-12, an
+operand in TF32 by 2^-11.
 """
 
 
@@ -168,13 +168,12 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
 def _read_bags(
     embedding: MergedEmbedding, rows: torch.Tensor, plan: LookupPlan, hot: int, dtype: torch.dtype = torch.float32
 ) -> ComputedValues:
-    """Return an example's sums of bags, with the largest difference between a kernel's sums and torch's sums that
-    rounding explains.
+    """Return an example's sums of bags, and the largest difference that rounding explains between a kernel's sums and
+    torch's.
 
     Bags have at most `hot` lookups. Sums are added in float32, then rounded to `dtype`. Each of the hot - 1 additions
-    is rounded by at most half a unit in the last place of the sum of absolute values, which no partial sum exceeds.
-    If `dtype` is narrower than float32, the result is rounded by half a unit of `dtype`, too. Both the kernel's sums
-    and torch's are rounded, so the difference is at most twice as large.
+    is rounded by at most half a unit in the last place of the sum of absolute values. If `dtype` is narrower than
+    float32, half a unit of `dtype` is added. The bound is twice this, since both sums are rounded.
     """
     values, weight = embedding.read(rows, plan, dtype), embedding.weight
     embedding.weight = weight.abs()

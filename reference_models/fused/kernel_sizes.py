@@ -32,11 +32,12 @@ class KernelSizes:
     block: int
     """Number of sorted lookups that a program of the table update walks through."""
     pieces: int
-    """Number of partial sums added at a time, where the lookups of a row span several blocks."""
+    """Number of partial sums added at a time for a table row whose lookups are divided among several blocks."""
     tile: int
     """Number of table rows of a bag that a program reads at once."""
     samples: int
-    """Number of samples that a program of a cross layer's gradients computes one after the other."""
+    """Number of samples that one program (instance) of the Triton kernel for a cross layer's gradients computes one
+    after the other."""
     columns: int
     """Number of columns that a program of a cross layer's gradients computes side by side."""
     warps: int

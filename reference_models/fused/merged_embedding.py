@@ -208,8 +208,9 @@ class MergedEmbedding:
         self.weight.index_add_(0, touched, gradient * -lr)
 
     def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Return the sums of gradients over runs of sorted lookups of equal table rows, [len(starts), d]: sorted
-        lookup i has the gradient of bag `bags[i]`, and run j begins at lookup `starts[j]`."""
+        """Return the sum of the gradients of each table row that a batch looks up, [len(starts), d]. Lookups are
+        sorted by row: those of row j begin at lookup `starts[j]`. Sorted lookup i has the gradient of bag
+        `bags[i]`."""
         return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:

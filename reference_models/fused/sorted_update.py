@@ -70,14 +70,17 @@ def update_sorted(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
     state: torch.Tensor | None, rate: torch.Tensor, eps: float, sizes: KernelSizes | None = None,
 ) -> None:  # fmt: skip
-    """Update all tables in place: `weight` float32 [R, d], and the optimizer's `state`: [R, d] for Adagrad, [R, 1]
-    for row-wise Adagrad, None for SGD.
+    """Update all tables in place by the gradients of a batch: `weight` float32 [R, d] and the optimizer's `state`
+    ([R, d] for Adagrad, [R, 1] for row-wise Adagrad, None for SGD).
 
-    `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably; `order` int64 [B * H] is
-    torch.sort's permutation; `bags` int32 [H] is the bag of each lookup of a sample; `gradients` float32 or bfloat16
-    [B, bags of a sample, d] are the gradients of the bags' sums. `rate` is the learning rate, a float32 number in a
-    tensor. `sizes` are by default those that `choose_sizes` returns for the lookups. Raises ValueError for other
-    shapes and types.
+    - `ordered` [B * H], int32 or int64: the table rows that B samples with H lookups each look up, sorted stably.
+    - `order` [B * H], int64: the permutation that torch.sort returned.
+    - `bags` [H], int32: the bag of each lookup of a sample.
+    - `gradients` [B, bags of a sample, d], float32 or bfloat16: the gradients of the bags' sums.
+    - `rate`: the learning rate, a float32 number in a tensor.
+    - `sizes`: block sizes of the kernels; if None, those that `choose_sizes` returns.
+
+    Raises ValueError for other shapes and types.
     """
     if sizes is None:
         sizes = choose_sizes(num_lookups=len(ordered), num_multiprocessors=count_multiprocessors(weight.device))

@@ -20,8 +20,8 @@ MIN_GAIN = 0.05
 """Least relative gain for which a form (kernel of a matrix product) replaces the form chosen before; smaller gains
 are noise."""
 _LEFT_BEHIND = 1.5
-"""Limit of the seconds of a form (kernel), as a multiple of the fastest form's: slower forms are timed no further
-after two first calls, of which the faster counts."""
+"""Limit of a kernel's time, as a multiple of the fastest kernel's. Each kernel is called twice first; if the faster
+of the two calls is above the limit, the kernel is timed no further."""
 _TURNS = 5
 _SLICE_S = 1e-3
 """Seconds of one timing of a form (kernel); the forms of a product are timed alternately."""

@@ -32,8 +32,8 @@ class SequenceGroup:
     """Indices of the past events' tokens in the batch, int64 [S * P]; None if the group holds all of them, in
     order."""
     candidates: torch.Tensor | None
-    """Indices of the candidates' tokens in the batch, int64 [S * C]; None if the group holds all of them, in
-    order."""
+    """Indices of the group's candidate tokens in the batch, int64 [S * C], for a group of sequences. None if the
+    group is the whole batch, in order."""
 
 
 def find_groups(batch: Sequences) -> Iterator[SequenceGroup]:

@@ -75,10 +75,9 @@ class TouchedRows:
 def is_base_due(policy: str, shares: Sequence[float]) -> bool:
     """Return whether the next checkpoint must be a base, which holds all rows, and not an increment of changed rows.
 
-    The policy `full` writes bases only. `intermittent` writes a base once 1 + sum(S) <= (i + 1) S_i. S is `shares`:
-    for each of the i increments since the last base, the share of all rows that it holds. So a base is due once the
-    last base and the i increments together are no larger than i + 1 increments of the last increment's size. All
-    other policies write no further base.
+    The policy `full` writes bases only. `intermittent` writes a base as soon as restoring from it is expected to read
+    less: 1 + sum(S) <= (i + 1) S_i, where S has the share of all rows in each of the i increments since the last base
+    (`shares`). All other policies write no further base.
     """
     is_due = policy == "intermittent" and bool(shares) and 1 + sum(shares) <= (len(shares) + 1) * shares[-1]
     return policy == "full" or is_due

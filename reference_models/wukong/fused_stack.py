@@ -47,8 +47,9 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Weights of a layer of Wukong's stack; `maps` [rank + num_lcb (+ num_out), n] stacks the matrices Y^T, W and, if
-    there is one, the residual's."""
+    """Weights of a layer of Wukong's stack. `maps` [rank + num_lcb (+ num_out), n] stacks the matrices with which the
+    layer multiplies its n input embeddings: Y^T of the factorization machine, W of the linear compression, and that
+    of the residual if there is one."""
 
     maps: DenseParameter
     norm_products: _Norm

@@ -192,9 +192,9 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
 
 
 def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
-    """Draw the curves of a panel. The wide drawing of a figure holds the curves. The narrow drawing does not repeat
-    them: it refers to the wide drawing's curves and squeezes them to its own width. If `same_as` is given, it is the
-    id of a figure with equal curves, and both drawings refer to that figure's curves."""
+    """Draw the curves of a panel. A figure is drawn twice, wide and narrow. The wide drawing holds the curves; the
+    narrow one refers to them and squeezes them to its own width. If `same_as` is given, it is the id of a figure with
+    equal curves, and both drawings refer to that figure's curves."""
     if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
     if width == WIDE_PX:

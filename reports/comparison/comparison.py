@@ -337,9 +337,8 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
     (or in the measured quantity). None stands for more than 1,000 pairs. If the results were measured one after the
     other, a second number is for excluding a regression in throughput.
 
-    For results that were measured alternately, the true difference is assumed to equal the measured one. For results
-    measured one after the other, the true difference is assumed to be zero, since their measured difference includes
-    drift.
+    The true difference is assumed to be the measured one if the results were measured alternately, and zero
+    otherwise.
     """
     if not draft.comparison.is_one_after_the_other:
         return (factors[0].runs_needed,)

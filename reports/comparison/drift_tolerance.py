@@ -28,9 +28,8 @@ SET_OFFSET = 0.08
 fraction of the long-run speed. It is the largest seen so far."""
 REFERENCE_DRIFT = 0.3
 """Drift tolerance, as a fraction, between a reference system and another system. It is wide, because the reference
-system was measured on another machine, months before. The mean speed of each of the two result sets is assumed to
-deviate with a standard deviation of 8 % (SET_OFFSET). In one of fifty cases, the speeds then differ by more than 2.33
-x sqrt(2) x 8 % = 26 % on the logarithmic scale, which is a factor of 1.3."""
+system was measured on another machine, months before. It is exp(2.33 sqrt(2) SET_OFFSET) - 1, the difference that two
+sets exceed by chance in one of fifty cases if the mean speed of each deviates by SET_OFFSET."""
 _OF_REFERENCE = "assumed, as the reference system was measured elsewhere, and each set may be off by up to 8 %"
 _ASSUMED = f"assumed, as fewer than {MIN_SETS} sets of one configuration and code were found"
 DRIFT_REACH = 2.0

@@ -88,8 +88,7 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
     @property
     def time_interval(self) -> Interval | None:
-        """Printed interval as a ratio of times. For a throughput, whose own interval is of speeds, it is the
-        inverse."""
+        """Printed interval, as a ratio of times. For a throughput it is the inverse of the interval of speeds."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown
@@ -274,7 +273,7 @@ class SettingRow(Row, kw_only=True, frozen=True):
 
 
 class UnknownSection(Row, kw_only=True, frozen=True):
-    """Section of settings that one of two compared results lacks, so that it is not compared."""
+    """Section of settings that only one of two compared results has; the section is therefore not compared."""
 
     side: Side
     section: SettingSection

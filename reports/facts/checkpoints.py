@@ -94,13 +94,13 @@ def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
 
 
 def checkpoint_words(rows: Sequence[Row]) -> str:
-    """Return in words how many bytes checkpoints save against checkpoints of all rows in 32 bits. The words state the
-    factors for writing and for restoring, what limits these factors, and the factors published in the paper
-    Check-N-Run. If there are few configurations, the words include the number and size of checkpoints, and how long
-    each checkpoint holds training up.
-
-    The bytes to restore are the most that had to be stored at any time to restore the newest checkpoint. '' if there
+    """Return in words how many bytes checkpoints save compared with checkpoints of all rows in 32 bits; '' if there
     are no checkpoints.
+
+    The words state the factors for writing and for restoring, what limits these factors, and the factors published in
+    the paper Check-N-Run. Bytes to restore are the largest amount stored at any time for the newest checkpoint. If
+    there are few configurations, the words include the number and size of checkpoints, and how long each checkpoint
+    holds training up.
     """
     if not rows:
         return ""

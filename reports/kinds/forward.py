@@ -1,5 +1,5 @@
-"""Presents studies of inference (tables on the forward pass of a model): draws the parts of a batch in a roofline
-chart."""
+"""Presents studies of inference, whose tables are on a model's forward pass: draws each part of the model in a
+roofline chart."""
 
 from collections.abc import Mapping
 

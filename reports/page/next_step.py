@@ -1,5 +1,5 @@
-"""Chooses the command that a page suggests to run next: more runs, a comparison, a training, or a page on one
-sheet."""
+"""Chooses the command that a page suggests to run next: more runs, a comparison, a training, or a one-page
+summary."""
 
 import shlex
 from collections.abc import Sequence

@@ -144,9 +144,9 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _whole_of(place: Path) -> Path:
-    """Return the folder of all results that were made together with the run set at `place`: the folder that contains
-    the run set. If a hyperparameter search made the run set, as one of a pair that it compared, return the folder of
-    the whole search."""
+    """Return the folder of all results that were made together with the run set at `place`. This is the folder that
+    contains the run set, or the folder of a whole hyperparameter search if the search compared the run set in a
+    pair."""
     return place.parent.parent if trials_of(place.parent.parent) else place.parent
 
 

@@ -109,7 +109,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[st
 
 
 def _short(value: Any) -> Any:
-    """Return a number rounded to the digits that a clock of 1 ms can resolve; whole numbers stay exact."""
+    """Return a number of seconds rounded to the digits that a clock of 1 ms can resolve; whole numbers stay exact."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     return int(value) if value.is_integer() else float(f"{value:.7g}")

@@ -111,8 +111,8 @@ def _apart(
     number: Callable[[float], str],
 ) -> str | None:
     """Return the text `words` with a process's value put into it, followed by the range of the other processes'
-    values in brackets. None if the value lies inside that range, or if it is less than `least` away from the median
-    of the other values. If `least` is None, the least distance is the share _CLOCK_SHARE of that median."""
+    values in brackets. None if the value is not unusual: it lies inside that range, or nearer to the others' median
+    than `least`. If `least` is None, the share _CLOCK_SHARE of the median takes its place."""
     known = [other for other in others if other is not None]
     if value is None or not known:
         return None

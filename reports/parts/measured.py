@@ -27,9 +27,9 @@ has the unit. The text has no unit and no SI prefix, so that all digits before t
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """Return the quantity that is compared among a sweep's measurements. None for sweeps whose tables define their
-    own columns: sweeps of runs that train to a target quality, and sweeps that measure a factor of the time to train,
-    such as throughput."""
+    """Return the quantity that is compared among a sweep's measurements. None for sweeps of runs that train to a
+    target quality, and for sweeps of one factor of the time to train, such as throughput: these have tables of their
+    own."""
     if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)

@@ -98,7 +98,8 @@ def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) 
 
 def assumptions(num_runs: int, tolerances: Sequence[DriftTolerance]) -> str:
     """Return in words the assumptions behind the detectable differences of sets of `num_runs` runs. `tolerances` are
-    drifts of speed: a difference from a set measured later is detected only if it exceeds them."""
+    possible drifts of speed; between sets measured one after the other, a difference must exceed them to be
+    detected."""
     return (
         "Detectable differences are computed at the strictest level of Holm's method for four tests (time to train, "
         "convergence, throughput, overhead). The four tests together have 95 % confidence. "

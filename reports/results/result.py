@@ -243,8 +243,8 @@ class Result:
 
     @property
     def standing(self) -> Standing:
-        """Owner of the benchmark (own, unknown), or verification status under an official MLPerf name (unverified,
-        published)."""
+        """Owner of the benchmark ("own" or "unknown") for a name of our own or of a user. For an official MLPerf name
+        it is the status of verification ("unverified" or "published")."""
         return standing_of(self.status, self.place, self.score)
 
     @property

@@ -121,8 +121,9 @@ def log_summary(
     """Return the summary of the values that are not None. None if there are no such values, or if one of them is not
     positive and finite.
 
-    The interval is computed by `log_reach` at the confidence `nominal`, but states the confidence `confidence`.
     `step` is the resolution of the values, as a fraction of them; without it the summary has no interval.
+    `confidence` is the confidence that the summary states. The interval is computed at the higher confidence
+    `nominal`, since small sets cover less than is computed.
     """
     known = [value for value in values if value is not None]
     if not known or any(not (math.isfinite(value) and value > 0) for value in known):

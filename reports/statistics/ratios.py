@@ -87,8 +87,8 @@ class Difference:
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
-        """Return the tail probability at which half the width of the difference's interval, widened by the drift
-        tolerance, equals `room`; 1 if the drift tolerance alone is at least `room`."""
+        """Return the tail probability at which the difference's interval, widened by the drift tolerance, reaches
+        exactly `room` to each side; 1 if the drift tolerance alone is at least `room`."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.tolerance))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)

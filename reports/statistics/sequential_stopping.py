@@ -22,12 +22,12 @@ STOPPING = 0.975
 
 
 def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
-    """Return, for each growing set, the number of runs after which it ends, at least `min_runs`; 0 if it does not
-    end.
+    """Simulate sets to which runs are added until an interval is narrow enough. Return the number of runs of each
+    set, at least `min_runs`; 0 for a set that never stops.
 
     `logs` [num_sets, num_runs] are logarithms of times in the order of the runs. `steps` are the resolutions of the
-    runs' times, as fractions of the times; a set's resolution is their mean over its runs so far. A set ends when the
-    farther end of its confidence interval is at most the fraction `width` away from the mean.
+    runs' times, as fractions of the times; a set's resolution is their mean over its runs so far. A set stops when
+    the farther end of its confidence interval is at most the fraction `width` away from the mean.
     """
     steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), logs.shape)
     is_narrow = np.zeros(logs.shape, dtype=np.bool_)

@@ -69,7 +69,8 @@ def read_document(path: Path) -> ReportDocument:
 
 
 def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
-    """Read a JSON document that the command `verb --format json` wrote, into the type `record`.
+    """Read a JSON document that a command wrote with `--format json`, into the type `record`. `verb` is the command's
+    name, for messages.
 
     Raises InputError if the document is not valid; it names the file, the member, what was found and what was
     expected.

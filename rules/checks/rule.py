@@ -29,8 +29,8 @@ further findings are counted by severity."""
 ANYTHING = ""
 """Entry of `Problem.keys` for a problem after which no key or field of the log or result set can be relied on."""
 BROKEN = " failed"
-"""Ending of the reason why a rule was skipped, if another rule that it requires found an error, or was itself skipped
-because of an error."""
+"""Words at the end of the reason why a rule was skipped: another rule that it requires found an error, or was itself
+skipped because of an error."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ST", "structure", ("compliance",)),
     ("TI", "timing", ("compliance",)),
@@ -50,8 +50,8 @@ LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if check
 """Map from the letters of a family of rules to the names of the official checkers (such as "compliance") that check
 the same part of logs or submissions."""
 LOOKED_AT_FOR = {"CA": frozenset({"dlrmv4"})}
-"""Map from the letters of a family of rules to the only benchmarks for which the official checkers test what the
-family tests. If a family is not in the map, they do so for all benchmarks. They test cadence (CA) for dlrmv4 only, by
+"""Dict from a family of rules (its letters) to the benchmarks for which the official checkers test the same things.
+For a family that is not in the dict, they do so for all benchmarks. They test cadence (CA) for dlrmv4 only, by
 closed_dlrmv4.yaml (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 

@@ -161,8 +161,8 @@ class SetSubject:
     files: SetFiles
     """Reader of the harness's files beside the result set's logs."""
     has_broken_logs: bool = False
-    """Whether one of the set's logs has an error other than those that a set may forgive in one log (its run did not
-    converge, or crashed)."""
+    """Whether one of the set's logs has an error for which the set is rejected. One log of a set may have a run that
+    did not converge, or that crashed."""
 
     @property
     def runs(self) -> tuple[RunResult, ...]:

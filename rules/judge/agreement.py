@@ -92,9 +92,9 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 
 
 def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
-    """Return a line for each MLPerf round whose own compliance checker accepts logs in which this harness's rules
-    find errors. The line states the number of these logs. It also lists the rules that they break, with the rules'
-    sources; the round's official checker does not test these rules."""
+    """Return a line for each MLPerf round whose official compliance checker accepts logs that break rules here. The
+    line states the number of these logs and lists the broken rules with their sources: the official checker does not
+    test them."""
     against: dict[str, list[Verdict]] = {}
     num_broken: Counter[str | None] = Counter()
     for log in verdict.logs or (verdict,):
@@ -189,8 +189,8 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
 
 
 def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
-    """Return two values: the official compliance checker's result for the logs, in words, as far as it concerns one
-    family of rules; and whether the official checkers accept the logs.
+    """Return two values on one family of rules: in words, what the official compliance checker found in the logs, and
+    whether the official checkers accept the logs.
 
     A set with one rejected log counts as accepted, since the official package checker tolerates one. The second value
     is None if the compliance checker came to no verdict on a log.

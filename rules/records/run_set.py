@@ -220,8 +220,8 @@ class ServiceWayRecord(Record, frozen=True, kw_only=True):
 
     @property
     def setup(self) -> tuple[int, int, int | None, int | None]:
-        """Return the parameters that define the setting for answering queries, without its throughput: workers,
-        threads, batch_items, split_items."""
+        """Return the parameters that define how queries are answered: workers, threads, batch_items and split_items.
+        The measured throughput is left out."""
         return self.num_workers, self.num_threads, self.batch_items, self.split_items
 
 
@@ -261,7 +261,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     """Source of the library calls chosen for the matrix products: "measured", or the file that the user gave."""
     chosen_utc: str
     service: ServiceChoice | None = None
-    """Setting in which the run set's processes answer inference queries; None for a run set that trains."""
+    """Numbers of workers and threads, and sizes of batches, with which the run set's processes answer inference
+    queries; None for a run set that trains."""
     in_fp32: StepTimeRecord | None = None
     """Fastest setting for computing training steps in fp32, timed in the same manner as the chosen one. Present only
     for a run set in bf16 on a CPU, to compare the two precisions."""

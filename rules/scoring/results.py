@@ -20,7 +20,8 @@ _ROUNDING = 1e-3
 """Relative tolerance for comparing the samples trained with epochs times the dataset's size; logs state epoch_num
 with few digits only."""
 _COARSE = 1e-6
-"""Tolerance within which a number counts as whole: a quality times 1e6, or times the number of evaluation samples."""
+"""Tolerance within which a product counts as a whole number. A quality that has at most six decimals is whole times
+1e6; an accuracy is whole times the number of evaluation samples."""
 FEWEST_NEAR = 4
 """Minimum number of evaluations that each of two runs must have so that their qualities are compared and may be
 called nearly equal."""

@@ -54,16 +54,16 @@ class Inventory:
     """Inventory of a path: the results, measurements and studies (searches and simulations with a study.json) at or
     below `path`. Folders are in the order of the walk, which is sorted by name.
 
-    `result_sets` are directories with result_*.txt, sorted by folder. If `path` is a file, they are one set with that
-    single log. `others` are result directories of MLPerf's other benchmarks; no other member holds them. `run_sets`
-    are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json. `sweeps` are
-    directories whose experiment.json is of a sweep, which reports show as a table of configurations, or cannot be
-    read. `measurements` maps each kind of measurement to the directories with an extra/<kind>.json. `studies` are the
-    paths of files study.json.
-
-    `subfolders` maps every directory that was entered to the names of its subdirectories. `candidates` are run sets
-    and files outside of result sets, at most 20,000, that may have to be reported as skipped. `unreadable` is the
-    message about the first directory that could not be read.
+    - `result_sets`: directories with result_*.txt. If `path` is a file, one set with that single log.
+    - `others`: result directories of MLPerf's other benchmarks.
+    - `run_sets`: directories that this harness made, with extra/ beside results/, or with extra/run_set.json.
+    - `sweeps`: directories whose experiment.json is of a sweep, or cannot be read.
+    - `measurements`: dict from kinds of measurement to the directories with an extra/<kind>.json.
+    - `studies`: paths of files study.json.
+    - `subfolders`: dict from every directory that was entered to the names of its subdirectories.
+    - `candidates`: run sets, and files outside of result sets, at most 20,000. Reports name them as skipped if
+      nothing else does.
+    - `unreadable`: message about the first directory that could not be read.
     """
 
     path: Path

@@ -21,8 +21,8 @@ Compared = Mapping[Method, Sequence[ModelledDesign]]
 _LEVEL = 0.05
 """Significance level of the sign test: with a p-value below it, one search method is better than another."""
 _SAME = 1e-9
-"""Largest difference between two designs' distances from the optimum that counts as rounding; distances are shares of
-the optimum."""
+"""Largest difference that counts as rounding between two designs' distances from the optimum. A distance is a
+fraction of the optimum."""
 _COLUMNS: Columns = (
     ("Search", None, "given"),
     ("Seeds", None, "given"),
@@ -73,11 +73,13 @@ def compare_methods(
 
 
 def say_compared(compared: Compared, searched: DesignOutcomes, num_trials: int) -> str:
-    """Say how good each search method's median design is. The sentence gives the distance of each median design above
-    the optimum; if the optimum is unknown, above the best design found. It also says by what share the first method's
-    median design is below the hand-made design in latency, energy or their product. A sign test tells whether the
-    first method is better than each of the others. If the first method is a Gaussian process, published savings are
-    added."""
+    """Say how good each search method's designs are. The median over seeds of each method's best design is stated as
+    a distance above the optimum or, if the optimum is unknown, above the best design found.
+
+    The sentence also states by what share the first method's median design is below the hand-made design in latency,
+    energy or their product. A sign test tells whether the first method is better than each of the others. If the
+    first method is a Gaussian process, the savings that papers published for it are stated.
+    """
     (first, *others), gaps = compared, _find_gaps(compared, searched)
     than = "the optimum" if searched.optimum is not None else "the best of all searches"
     what = {2: "energy-delay"}.get(len(searched.problem.objectives), OBJECTIVE_NAMES[searched.problem.objectives[0]])
@@ -117,9 +119,9 @@ def _product_of(searched: DesignOutcomes) -> Callable[[ModelledDesign], float]:
 
 
 def _find_gaps(compared: Compared, searched: DesignOutcomes) -> dict[Method, list[float]]:
-    """Return how far each seed's best design is above the optimum, as shares of the optimum, for each search method.
-    Designs are compared in the product of the objectives. Where the optimum is unknown, the best design that any
-    method found takes its place."""
+    """Return for each search method how far the best design of each seed is above the optimum, as fractions of the
+    optimum. A design's value is the product of its objectives. If the optimum is unknown, the best design found by
+    any method takes its place."""
     product = _product_of(searched)
     known = searched.optimum or [design for designs in compared.values() for design in designs]
     least = min(map(product, known))

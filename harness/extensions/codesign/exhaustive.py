@@ -75,8 +75,9 @@ class _Grid:
         self._most = {name: max(each) for name, each in zip(TILE, choices, strict=True)}
 
     def find_least(self, problem: DesignProblem, hardware: DesignPoint) -> Floats:
-        """Return seconds and joules [2, tiles] of a loop nest in its best tiling (by the first objective) for each
-        largest tile, in the order of the parameters' values; infinite where no tiling fits."""
+        """Return the seconds and joules [2, tiles] of a loop nest on `hardware`, with one entry for each point of the
+        space of largest tiles. An entry is of the tiling that is best by the first objective among those no larger
+        than the point's tile; infinity if none fits."""
         _, *both = model_nest(self._nest, {**hardware, **self._most}, problem.array)
         costs = np.array([each[self._is_known] for each in both])
         order = np.lexsort(costs if problem.objectives[0] == "energy_j" else costs[::-1])

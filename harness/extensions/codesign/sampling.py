@@ -27,7 +27,7 @@ NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
 """Number of design points that are modelled before a search method makes its first proposal: the given starting
 points, and others drawn at random. The keys are the methods, a Gaussian process and NSGA-II."""
 _BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Two numbers of design points: of those drawn at once, and of invalid ones drawn in a row after which a design space
+"""Number of design points drawn at once. Then the number of invalid points drawn in a row after which a design space
 is taken to have no further valid point."""
 _MOST_REFUSED = 100
 """Number of proposals in a row that are invalid or already modelled, after which NSGA-II is given a design point

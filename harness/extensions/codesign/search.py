@@ -38,13 +38,13 @@ class DesignOutcomes:
     hardware: SearchOutcome
     tiles: SearchOutcome
     joint: SearchOutcome | None
-    """Outcome of the search of hardware and tiles together; None where the user did not ask for it and it would take
-    more than about a minute."""
+    """Outcome of searching hardware and tiles together; None if that search was not made: the user did not ask for
+    it, and it would have taken more than about a minute."""
 
     @property
     def best(self) -> Mapping[Mode, Sequence[ModelledDesign]]:
-        """Pareto front of the designs found, by mode of search; the front of `joint` (hardware and tile together) is
-        also taken over the designs that `separate` (hardware, then tile) found."""
+        """Pareto front of the designs found, for each mode of search. The front of mode `joint` (hardware and tile
+        together) is over its own designs and those of mode `separate` (first hardware, then tile)."""
         objectives = self.problem.objectives
         separate = find_pareto([self.by_hand, *self.hardware.best, *self.tiles.best], objectives)
         if self.joint is None:
@@ -83,11 +83,10 @@ def search(
 def search_all(
     problem: DesignProblem, modes: Sequence[Mode], method: Method, num_trials: int, seed: int
 ) -> DesignOutcomes:
-    """Search hardware with the hand-made design's tile, then the tile for the hardware found, then hardware and tile
-    together; return all outcomes.
+    """Make three searches and return their outcomes: of hardware, with the tile (the loop blocking) of the hand-made
+    design; of the tile, for the hardware found; of hardware and tile together.
 
-    The search of hardware and tile together is left out if `modes` lacks 'joint' and the space is too large to try
-    all of its points.
+    The third search is left out if `modes` lacks 'joint' and the space is too large to try all of its points.
     """
     space = asdict(problem.array.space)
 

@@ -14,8 +14,8 @@ PUBLISHED_GAIN = (1.25, 1.44)
 together over searching one after the other."""
 _GAIN = "published for other kernels: 1.25× to 1.44×"
 _SAVING = "published for other networks: 18 % and 40 % below a design by hand"
-"""Published figures in words: the speed-up of the paper HASCO, and the energy-delay product saved over a design by
-hand (Shi et al., 2020)."""
+"""Published figures in words: the speed-up in the paper on HASCO, and the reduction of the energy-delay product from
+a hand-made design in Shi et al., 2020."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
 """Smallest speed-up of one design over another that is printed as more than 1.000×."""
@@ -110,8 +110,8 @@ def _count(found: SearchOutcome) -> str:
 
 
 def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> list[str]:
-    """Compare the designs found with published figures, and say what causes the difference: a finding on the speed-up
-    and one on the energy-delay, where they were searched for."""
+    """Compare the designs found with published figures, and say what causes the difference. There is one finding on
+    the speed-up and one on the energy-delay product, each only if that objective was searched for."""
     objectives, best, parts = searched.problem.objectives, searched.best, list[str]()
     if "joint" in modes and "latency_s" in objectives:
         gain, (low, high) = find_gain(searched), PUBLISHED_GAIN
@@ -133,8 +133,8 @@ def hold_against_published(searched: DesignOutcomes, modes: Sequence[Mode]) -> l
 
 
 def _say_limited(problem: DesignProblem, design: ModelledDesign, search: str) -> str:
-    """Say what share of a design's latency DRAM traffic limits, with the search that found the design, and the size
-    of the design's PE array and scratchpad."""
+    """Say which share of a design's latency is limited by DRAM traffic. The sentence names the search that found the
+    design, and the size of the design's PE array and scratchpad."""
     clock_hz, dram = problem.array.find("clock_hz"), problem.array.find("dram_bytes_per_s")
     moving_s = 0.0
     for nest in problem.nests:

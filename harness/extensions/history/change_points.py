@@ -121,8 +121,8 @@ def _trend_likelihood(values: Floats, floor: float) -> float:
 
 
 def _step_likelihood(residual: float, places: tuple[int, ...], number: int, floor: float) -> float:
-    """Return the log likelihood of a series with levels between steps at `places`, whose squared residuals sum to
-    `residual`."""
+    """Return the log likelihood of a series that has steps at `places` and is level between them. `residual` is the
+    sum of the squared residuals from the levels."""
     num_steps = len(places)
     num_places = number - (num_steps + 1) * LEAST + num_steps
     ways = lgamma(num_places + 1) - lgamma(num_steps + 1) - lgamma(num_places - num_steps + 1)

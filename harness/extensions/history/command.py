@@ -117,9 +117,9 @@ def _judge_series(every: Sequence["SetSeries"], last: int) -> int:
     """Print on standard error the regressions, and the series (results over time) that cannot be judged; return the
     exit code.
 
-    A series that cannot be judged is ignored if it has ended. It has ended if its newest run set is older than the
-    newest `last` run sets of every series that can be judged. Without a regression, raises HarnessError (exit 7) if
-    no series can be judged, or if some series can neither be judged nor be ignored.
+    A series that cannot be judged is ignored if it has ended: its newest run set is older than all of the `last`
+    newest run sets of each series that can be judged. Without a regression, raises HarnessError (exit 7) if no series
+    can be judged, or if a series that has not ended cannot be judged.
     """
     from harness.extensions.history.words import change_sentence, why_not_judged
 

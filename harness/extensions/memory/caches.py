@@ -86,10 +86,10 @@ class SimulatedCurve:
 class RemoteLookups:
     """Lookups of embedding rows on devices of a slower memory, in the order of the trace, with their stack distances.
 
-    Lookups of rows in local DRAM have device -1; they reach no cache and are left out. A sample is here one query of
-    the trace. `are_below` says for each table whether its rows are below DRAM; None means all tables. Only lookups of
-    these tables count in miss ratios, and all lookups of other tables must have device -1. If rows differ in size
-    between tables, distances and capacities are in the trace's units of bytes.
+    Rows in local DRAM have device -1 and reach no cache. A sample is here one query of the trace. `are_below` says
+    for each table whether its rows are in the slower memory; None means all tables. Only lookups of these tables
+    count in miss ratios, and all lookups of other tables must have device -1. If rows differ in size between tables,
+    distances and capacities are in the trace's units of bytes.
     """
 
     def __init__(
@@ -245,12 +245,11 @@ def fit_sizes(
 def fit_caches(
     curves: Sequence[MissCurve], num_rows: Sequence[int], max_rows: int, units: Sequence[int] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Divide cache memory of `max_rows` rows among tables in two ways: with fewest misses, and with the same share of
-    each table's rows.
+    """Divide a cache among tables in two ways: with fewest misses, and with the same share of each table's rows.
+    Return both divisions, each as the number of rows in each table's cache [tables].
 
-    Return both divisions, each as the number of rows in each table's cache [tables]. `units` [tables] is the size of
-    one row of each table, for tables whose rows differ in size. With `units`, `max_rows` is a size in the same unit
-    and not a number of rows.
+    `max_rows` is the cache's size in rows. If tables differ in row size, `units` [tables] has the size of a row of
+    each table, and `max_rows` is in the unit of `units`.
     """
     sizes_of = [1] * len(num_rows) if units is None else units
     factor = min(1.0, max_rows / sum(num * size for num, size in zip(num_rows, sizes_of, strict=True)))

@@ -2,9 +2,9 @@
 
 Reads wait in one queue, first come first served, for the first channel that is free. Each read occupies its channel
 for `channels` / ceiling seconds, where the ceiling is the device's highest reads per second: a saturated device then
-reads at its ceiling. A read's latency is usually longer than that. The rest of it delays the answer and occupies no
-channel; it depends on the queue depth at which reads are issued. Since all reads occupy a channel equally long, read
-i goes to channel i modulo `channels`, and each channel is a queue of its own.
+reads at its ceiling. A read's answer usually takes longer, by a time that depends on the queue depth when the read is
+issued; the channel is free in that time. Since all reads occupy a channel equally long, read i goes to channel i
+modulo `channels`, and each channel is a queue of its own.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ _STEP, _NUM_STEPS = 0.01, 2_000
 _STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
 """Values of the standard exponential distribution, one per tabulated quantile of a read latency distribution."""
 _MOST_WAVES = 512
-"""Maximum number of a query's last reads on one channel among which the read that is answered last is looked for."""
+"""Maximum number of reads looked at on each channel, the last ones of a query, to find the read that is answered
+last."""
 
 
 class Answers(NamedTuple):
@@ -105,8 +106,8 @@ def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) ->
 
 
 def _sum_spent(reads: Ids, finish_s: Times, arrivals_s: Times, each_s: Times) -> float:
-    """Return the seconds in queue and channel, summed over all reads of one channel; a read of a query occupies the
-    channel for `each_s` [queries]."""
+    """Return the seconds that reads spend in the queue and on a channel, summed over all reads of the channel.
+    `each_s` [queries] is the time for which a read of each query occupies the channel."""
     return float((reads * (finish_s - arrivals_s) - each_s * reads * (reads - 1) / 2).sum())
 
 

@@ -34,13 +34,12 @@ class EstimatedCurve:
 
     def ratios(self, num_units: int) -> tuple[float | None, float | None, float | None]:
         """Return the miss ratio of a cache of `num_units` units, and the lower and upper end of a range for the exact
-        ratio.
+        ratio. A unit is one row if all rows are of one size.
 
-        A unit is one row if all rows are of one size. The range runs from the smallest to the largest ratio of the
-        samples of rows, and is then widened on both sides by the larger of two amounts. The first is half of the
-        range's width, since distances estimated from few rows shift all samples alike. The second is the share of
-        lookups that one sampled lookup represents, since rarer lookups may be in no sample. For an exact curve all
-        three ratios are equal. All three are None if fewer than LEAST_SAMPLED rows of a sample fit the cache.
+        The range runs from the smallest to the largest ratio of the samples of rows, widened on both sides. It is
+        widened by half of its own width or, if this is more, by the share of lookups that one sampled lookup
+        represents. For an exact curve all three ratios are equal. All three are None if fewer than LEAST_SAMPLED rows
+        of a sample fit the cache.
         """
         if not self.is_exact and num_units / self.mean_units * self.sampled < LEAST_SAMPLED:
             return None, None, None

@@ -73,17 +73,17 @@ class Waits(NamedTuple):
     """Wait of each query if the busiest resource were the only server, in seconds [queries]; 0 where no rate is
     given."""
     others: tuple[tuple[Times, Times], ...] = ()
-    """For each resource nearly as busy as the busiest: the wait of each query if that resource were the only server
-    [queries], and the time for which each sample occupies it [samples], both in seconds."""
+    """Two arrays for each resource nearly as busy as the busiest one, in seconds. The first is each query's wait for
+    the resource if no other resource were ever busy [queries]. The second is the time for which each sample occupies
+    the resource [samples]."""
 
     def steady(self, most: "Resource", rate: float) -> "Waits":
-        """Return the latencies that rows outside DRAM add to queries in the steady state at `rate` queries/s; `most`
+        """Return the latencies that rows outside DRAM add to queries in the steady state at `rate` queries/s. `most`
         is the busiest resource.
 
-        In the steady state, the distribution of waits is known for a model in which `most` is the only server.
-        Simulated queries are chosen such that their waits in this model have that distribution. Where a chosen
-        query's wait in the model is still too short or too long, the difference is added to its simulated wait for
-        `most`.
+        A short simulation shows too few long waits. So queries are drawn from it, with repeats, until their waits for
+        `most` are distributed as queueing theory says for the steady state. What is then still missing in a query's
+        wait is added to it.
         """
         alone = find_wait_quantiles(most.of_samples_s, rate, len(self.alone))
         if self.others:
@@ -280,8 +280,9 @@ def simulate_waits(
 
 
 def _count_repeats(reads: RemoteReads, tier: Tier, row_bytes: int, rate: float) -> int:
-    """Return the factor by which NUM_QUERIES is multiplied, which is above 1 for several devices near their highest
-    rate. The factor does not depend on whether host, device or switch adds rows up."""
+    """Return the factor by which the number of simulated queries is multiplied. It is above 1 if several devices are
+    near their highest rate, since their joint waits vary more. It is the same whether host, device or switch adds
+    rows up."""
     load = rate * float(service_s(reads, tier, "host", row_bytes).mean(axis=0).max())
     return MORE_NEAR_CEILING if reads.rows.shape[1] > 1 and load >= _NEARLY else 1
 

@@ -105,8 +105,8 @@ class Setup:
     """Share of lookups after the warm-up that look up a row for the first time in the trace; None where there is no
     cache."""
     granule_share_bytes: int | None = None
-    """Mean bytes of embedding rows in a smallest read (granule), where rows differ in size and `reads` count
-    granules; None elsewhere."""
+    """Mean bytes of embedding rows in one read of the device's smallest size (granule), if rows differ in size; None
+    otherwise."""
 
     @property
     def row_bytes(self) -> int:
@@ -152,8 +152,8 @@ class Setup:
         return found if asked.rate is None or not most.busy_s else found.steady(most, asked.rate)
 
     def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
-        """Return the speed-up from adding embedding rows up in `pool` rather than in `over`: the mean latency added
-        to a query with `over`, divided by that with `pool`. Both are one of host, device and switch. None if either
+        """Return how many times faster queries are if `pool` instead of `over` adds embedding rows up; both are one
+        of host, device and switch. The speed-up is the ratio of the mean latencies added to a query. None if either
         cannot answer the query rate, or if `pool` adds no latency."""
         if max(self.load(over), self.load(pool)) >= 1:
             return None

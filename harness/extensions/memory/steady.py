@@ -23,8 +23,8 @@ _CELLS, _MEANS = 1 << 17, 40.0
 """Number of cells of the tabulated distribution of waiting times. Then the distribution's upper end, as a multiple of
 the mean wait of those queries that wait."""
 _STRATA, _ROUNDS = 200, 8
-"""Number of strata into which the waits at a resource are divided. Then the number of rounds of raking (reweighting
-queries) over all resources."""
+"""Number of classes into which waits at a resource are divided. Then the number of rounds of raking: queries are
+weighted anew for each resource in turn, until the classes of all resources have their known shares."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:
@@ -82,11 +82,11 @@ def choose_weighted(waits_s: Times, weights: Times, number: int) -> Ids:
 
 
 def choose_steady(waits_s: Times, quantiles_s: Times) -> Ids:
-    """Choose for each quantile of the waits in the steady state the simulated query with the nearest wait. Return the
-    indices of the chosen queries.
+    """Return the index of a simulated query for each given quantile of the waits in the steady state: the query with
+    the nearest wait.
 
-    `waits_s` [queries] has the waits of the simulated queries. For quantiles of 0, queries that did not wait are
-    chosen, evenly spread over all such queries. If no query waited, each query is chosen once.
+    `waits_s` [queries] has the waits of the simulated queries. For quantiles of zero seconds, queries that did not
+    wait are chosen, evenly spread over all such queries. If no query waited, each query is chosen once.
     """
     idle, waiting = np.flatnonzero(waits_s <= 0.0), np.flatnonzero(waits_s > 0.0)
     num_idle = int((quantiles_s <= 0.0).sum())

@@ -41,7 +41,7 @@ class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: Annotated[str, Meta(min_length=1, max_length=500)]
     low: _Number | None = None
     high: _Number | None = None
-    """Highest value of the number among comparable devices; `low` is the lowest."""
+    """Highest value of this number of a memory (a latency, say) among comparable devices; `low` is the lowest."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
     """Tail of a latency whose median is `value`: pairs of a share of reads and the seconds within which this share
     ends, in ascending order."""

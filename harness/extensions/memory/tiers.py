@@ -88,8 +88,8 @@ def tiers_study(
     folder: Path | None = None,
     row_size: int | None = None,
 ) -> StudyRecord:
-    """Simulate embedding rows below DRAM for a trace of lookups. The study has one table row per memory, row cache
-    and place where rows are summed.
+    """Simulate a trace of lookups whose embedding rows are in a memory slower than DRAM. The study's table has one
+    row for each combination of memory, row cache and place where rows are summed.
 
     With the trace's `folder` the study advises which memory to take and which command to run next. `row_size` is the
     row size in bytes that the command line gave for all tables; None if it gave none.
@@ -426,8 +426,8 @@ _WAITS: Columns = (
 
 
 def _list_needs(trace: AccessTrace) -> Columns:
-    """Return the columns of the table of reads that the memory must answer; cache sizes are in bytes where rows
-    differ in size."""
+    """Return the columns of the study's table of reads that reach the memory. Cache sizes are in bytes if rows differ
+    in size."""
     memory: Columns = (("Cache memory", "B", "computed"),)
     return (*_NEEDS[:2], *(memory if is_unlike(trace) else _NEEDS[2:3]), *_NEEDS[3:])
 
@@ -448,11 +448,8 @@ def _say_need(setup: Setup) -> Row:
 
 
 def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
-    """Simulate the latency added to queries where `pool` (host, device or switch) adds embedding rows up, or say that
-    the rate is impossible.
-
-    Speed-ups are over rows summed by the host.
-    """
+    """Simulate the latency added to queries if `pool` (host, device or switch) adds embedding rows up, or say that
+    the rate is impossible. The speed-up is relative to the host."""
     tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, setup.row_bytes)]
     label = f"{setup.label}, rows summed by the {pool}"

@@ -27,8 +27,8 @@ from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, Stud
 _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Sizes of the LRU row caches in the study's table of miss ratios, as shares of the rows of all tables."""
 _SHARE_TOLD = 0.1
-"""Size of a row cache, as a share of the rows of all tables. The study's title gives the miss ratio of this size, or
-of the next larger size with a known ratio. Replacement policies are compared at this size."""
+"""Size of a row cache, as a share of the rows of all tables, at which the study's title gives the miss ratio and
+replacement policies are compared."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
 """Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,
@@ -128,8 +128,8 @@ def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
 
 
 def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
-    """Return the row cache's size for the study's title (10 % of rows, or the next size with a known miss ratio), the
-    miss ratio, and the ratio in words with its range."""
+    """Return three values for the study's title: the size of a row cache, its miss ratio, and this ratio in words
+    with its range. The size is 10 % of all rows, or the next larger size whose miss ratio is known."""
     for share in (share for share in _SHARES if share >= _SHARE_TOLD):
         ratio, lowest, highest = curve.ratios(round(share * num_rows))
         if ratio is not None and lowest is not None and highest is not None:

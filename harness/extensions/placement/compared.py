@@ -53,8 +53,8 @@ class PlacementCosts:
     """Function that makes the cost function (seconds of a set of tables) which a search of plans minimises. It is
     called once for each search, so that no search uses another's measurements."""
     make_plain: Callable[[], SetCost]
-    """Function that makes the cost function (seconds of a set of tables) which a baseline search minimises. It is
-    called once for each search; the cost is never a trained cost net."""
+    """Function called once for each baseline search. It returns the cost function that the search minimises: the
+    seconds per step of a set of tables on one device."""
     judge: SetCost
     modelled: SetCost
     """Cost of a set of tables, modelled from the devices' bandwidths; AutoShard's policy is trained with it."""
@@ -88,8 +88,8 @@ class FoundPlan:
     predicted_s: float | None = None
     took_s: float | None = None
     spread: float | None = None
-    """Interquartile range of the rounds in which the slowest device's tables were timed, as a fraction of their
-    median. If tables were timed singly, the largest value of any table; None if not known."""
+    """Interquartile range over rounds of the measured time of the slowest device's tables, as a fraction of the
+    median. If tables were timed one by one, the largest such fraction of any table. None if not known."""
     cuts: bool = False
     """True for TorchRec's own plan where it cuts tables by rows, copies tables to several devices, or leaves tables
     outside of the devices."""

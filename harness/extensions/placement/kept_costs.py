@@ -43,8 +43,8 @@ class KeptCosts:
         return np.array([sum(self._find(table).seconds for table in tables) for tables in sets], np.float64)
 
     def spread_of(self, tables: Iterable[EmbeddingTable]) -> float | None:
-        """Return how far the measured rounds of a table differ, as a fraction of the median: the largest value of the
-        given tables. None if no value is known."""
+        """Return the largest spread of the given tables. A table's spread is how far its measured rounds differ, as a
+        fraction of their median. None if no spread is known."""
         found = [self._find(table).spread for table in tables]
         return max((spread for spread in found if spread is not None), default=None)
 
@@ -134,9 +134,9 @@ def measure_costs(task: Task, environment: Environment, seed: int, num_sets: int
     cut the table.
 
     Each table is measured alternately with its halves. If `num_sets` is above 0, that many sets of tables are drawn,
-    and all tables, halves and sets are measured alternately. If some tables differ only in reuse (how often a batch
-    looks up the same rows), the cost of each holds for its reuse only. The costs of all other tables hold for any
-    reuse. Raises ConfigError if tables that are measured alternately do not fit in free memory.
+    and all tables, halves and sets are measured alternately. A table's cost holds for any reuse (how often a batch
+    looks up the same rows), unless another table differs from it in nothing but reuse. Raises ConfigError if tables
+    that are measured alternately do not fit in free memory.
     """
     from reference_models.distributed.search.measured import MeasuredCost
 

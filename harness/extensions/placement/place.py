@@ -155,8 +155,8 @@ def _say_next(
 def _run_plans(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
 ) -> "tuple[Placement, ExitCode]":
-    """Measure steps of several placement plans and of TorchRec's own as a sweep; return the placement with the
-    results added to its study, and the sweep's exit code."""
+    """Measure steps of several placement plans, among them the plan that TorchRec would choose, as a sweep. Return
+    the placement, with the measured steps in its study, and the sweep's exit code."""
     from harness.cli.shared.experiments import make_group
     from harness.config.run_config import Override
     from harness.experiment.finish import exit_code_of_matrix

@@ -120,8 +120,8 @@ def _shards_of_tables(plan: PlacementPlan) -> dict[int, list[TableShard]]:
 
 
 def _count_columns(before: Iterable[TableShard], spot: TableShard, device: int) -> int:
-    """Return how many columns of the shard `spot` are on `device` according to `before`, other shards of the same
-    table."""
+    """Return how many columns of the shard `spot` were on `device` before, when its table was cut into the shards
+    `before`."""
     return sum(_count_common(spot, old) for old in before if old.device == device)
 
 

@@ -141,8 +141,9 @@ class _Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SteadyState:
-    """Results of simulating the measured rate: members loadgen_share, steady_state_missing and spread of
-    `ProcessMeasurements`; all None without a latency limit."""
+    """What simulations tell about the measured rate: the rate that LoadGen's rule calls VALID as a share of the
+    steady-state rate; the reason if there is no steady state; and the spread of searches. All are None without a
+    latency limit."""
 
     share: float | None = None
     end: Contradiction | None = None

@@ -32,7 +32,8 @@ LIBRARY_BYTES = 1 << 30
 """Maximum bytes of LoadGen's sample library where its number of queries is not given."""
 MIN_LIBRARY = 64
 _FEWEST_RUNS = 4
-"""Number of LoadGen's runs in a search whose first rate is the highest VALID one."""
+"""Smallest number of LoadGen's runs in which a process can find the highest VALID rate: two VALID and two INVALID
+runs."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
 """Keys of [serve] in a benchmark definition that say which queries to answer within which limit; the other keys
 define the setup that answers the queries."""

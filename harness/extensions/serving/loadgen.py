@@ -115,8 +115,8 @@ def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
 def judge(
     answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
 ) -> LoadGenVerdict:
-    """Let LoadGen issue queries to workers that call `answer`, and return LoadGen's verdict. Queries are drawn from a
-    pool in which they have `sizes` items.
+    """Let LoadGen issue queries to workers that call `answer`, and return LoadGen's verdict. `sizes` has the number
+    of items of each query in the pool from which LoadGen draws.
 
     LoadGen's files go to `folder`. LoadGen runs in a thread of its own, so that the calling thread can be
     interrupted. After an interruption the process must end, since LoadGen cannot be stopped. Raises the error of a

@@ -124,8 +124,8 @@ FLAGS = {"runs": ("-n", "--processes")}
 """Command-line flags of `serve` for options that `run` also has, but under another name; a dict from parameter to
 flags."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}
-"""Names of options in error messages about a request to measure, by the request's field. "runs" is set by
---processes. No option sets "kinds", since the command itself chooses the kind of measurement."""
+"""Dict from fields of a request to the options that set them, for error messages: "runs" is set by --processes. No
+option sets "kinds", since the command itself chooses the kind of measurement."""
 SEED_HELP = "Base seed of the arrival times of queries and of random weights.  [default: drawn]"
 
 

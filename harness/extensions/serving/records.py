@@ -197,9 +197,9 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     end of the run, affect this number. None in older files."""
     spread_low_per_s: PositiveAmount | None = None
     """Lower end of a simulated 95 % confidence interval for the true rate, in queries per second; `spread_high_per_s`
-    is the upper end. The true rate is the rate at which half of all runs of this length are VALID, over all arrivals
-    and service times. None without a latency limit, if runs are too long to simulate searches, if many simulated
-    searches find no VALID rate, and in files of earlier versions."""
+    is the upper end. At the true rate half of all runs of this length would be VALID. None without a latency limit,
+    if runs are too long to simulate, if many simulated searches find no VALID rate, and in files of earlier
+    versions."""
     spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
     """Lowest INVALID rate above the VALID rate, in queries per second of each process. Rates at which a stall of the
@@ -218,8 +218,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     latency_s: PositiveAmount
     """Latency of queries in seconds at the judged percentile, in the run at `queries_per_s`."""
     modelled_per_s: PositiveAmount | None
-    """Simulated queries per second of all processes in steady state; None where no rate is within the limit. In files
-    without `loadgen_share`, this is instead the simulated rate that LoadGen would find."""
+    """Simulated queries per second of all processes in steady state; None if no rate keeps the latency limit. In
+    files without `loadgen_share` it is the rate at which LoadGen's search would end in a simulation."""
     alone_per_s: PositiveAmount | None
     """Queries per second of one process while no other serves; None where there is only one process."""
     overhead_s: Amount

@@ -1,10 +1,10 @@
 """Compute LoadGen's rule for a server: the number of late queries that a VALID run may have.
 
 A run of n queries at share p must meet two conditions (mlcommons/inference, loadgen: results.cc, early_stopping.cc).
-First, the order statistic at n * p is within the limit. Second, so few queries are late that a system which answers
-exactly a share p in time would have so few with a probability below 1 %. The second condition is the stricter one:
-the shorter a run is, the smaller the share of late queries that it may have. At p95, 3 of 200 queries may be late,
-and 449 of 10,000.
+First, the order statistic at n * p is within the limit. Second, late queries are so few that luck does not explain
+them: if exactly a share p of all queries were answered in time, a run would have as few with a probability below 1 %.
+The second condition is the stricter one: the shorter a run is, the smaller the share of late queries that it may
+have. At p95, 3 of 200 queries may be late, and 449 of 10,000.
 """
 
 import math

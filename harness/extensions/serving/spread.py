@@ -20,8 +20,8 @@ from harness.foundation.queue_simulation import Traffic
 
 CONFIDENCE = 0.95
 NUM_SEARCHES = (199, 79, 39)
-"""Possible numbers of simulated searches; the largest for which there is time is used. With these numbers, the ends
-of the middle 95 % of the searches' results are results of single searches."""
+"""Possible numbers of simulated searches; the largest for which there is time is used. Each number plus one is a
+multiple of 40, so 2.5 % of the results lie below the interval's lower end without interpolation."""
 _RUNS_OF_A_SEARCH = 20
 _FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
 """Four limits of the simulation. `_FAST_PER_S` is the number of queries simulated in a second of computing for a
@@ -35,7 +35,7 @@ class SearchSpread:
     """Factors by which the ends of a search's bracket may miss the true rate, at which half of all runs are VALID."""
 
     low: float
-    """Number below which, in 2.5 % of searches, the lowest INVALID rate lies as a multiple of the true rate."""
+    """2.5 % quantile of the lowest INVALID rate that a search finds, divided by the true rate."""
     high: float
     """Number above which, in 2.5 % of searches, the highest VALID rate lies as a multiple of the true rate."""
 

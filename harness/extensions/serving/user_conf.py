@@ -118,9 +118,9 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
 
 
 def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Set in place the keys of [serve] that MLPerf Inference requires, if an option or setting of this call asks for
-    serve.mlperf. Nothing is set if only the benchmark definition asks for it. Keys that an option or setting of this
-    call gives keep their values.
+    """Set in place the keys of [serve] that MLPerf Inference requires, if this call asks for serve.mlperf by an
+    option or setting. Keys that the call itself sets keep their values. Nothing is set if only the benchmark
+    definition asks for serve.mlperf.
 
     The requirements are those of MLPerf's round serve.round. If serve.round is left out, they are those of the last
     round that includes the definition's `model`.

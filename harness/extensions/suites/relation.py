@@ -31,8 +31,8 @@ from rules.records.study import STUDY_FILE, Parameter
 
 BENCHMARK_AXIS = "benchmark"
 SIDE_AXIS = "side"
-"""Keys by which a suite's configurations differ, besides the settings of base and new: the benchmark, and the side
-(base or new)."""
+"""Keys by which a suite's configurations differ: the benchmark, and the side (base or new). The settings of the two
+sides are further keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,8 +38,8 @@ THIS = "this"
 _COUNTED_BYTES = 1 << 28
 """Maximum bytes of activations of the batch that is run to count a step's operators."""
 _OFF = 1.005
-"""Smallest ratio of the longer to the shorter of the modelled and the measured step time that is printed as a number;
-smaller ratios are printed as 'less than 0.5 % off'."""
+"""Smallest error of a modelled step time that is printed as a number: the modelled and the measured step time, the
+longer divided by the shorter. Below it 'less than 0.5 % off' is printed."""
 _REMARKS = (
     "In the model, a matrix product takes the time of its FLOP at the rate for its least extent. The rest of a "
     "phase takes the longest of the times of its bytes, its rows and its other FLOP; each operator adds its "

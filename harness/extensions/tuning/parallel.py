@@ -1,5 +1,5 @@
-"""Share a machine among trials measured at a time: refuse what would disturb others, and divide threads, cores,
-GPUs."""
+"""Share a machine among trials that are measured at the same time: refuse what would disturb others, and divide
+threads, cores and GPUs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

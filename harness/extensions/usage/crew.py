@@ -40,8 +40,8 @@ requests."""
 
 
 class RetrievalTrial(NamedTuple):
-    """Comparison, for one graph node, of two retrievals of candidates by PageRank: one in two stages, with
-    `subgraphs` in the second stage, and one in one stage."""
+    """Comparison, for one graph node, of two retrievals of candidates by PageRank. One has two stages, the second of
+    which starts from `subgraphs` nodes that the first one found; the other has one stage."""
 
     node: int
     subgraphs: str
@@ -160,12 +160,12 @@ def _find_in_stages(graph: pagerank.Graph, node: int, num_subgraphs: int | None,
 
 
 def _observe(call: Callable[[], T]) -> tuple[T, float, int]:
-    """Return a call's result, its seconds, and its peak memory in bytes. The call is made twice: the first is timed,
-    and in the second the memory is traced.
+    """Call a function twice; return its result, the seconds of the first call, and the peak memory of the second call
+    in bytes.
 
-    tracemalloc counts every array of numpy and scipy, temporary ones too. It does not count the tables of freed
-    dictionaries, which Python keeps and uses again, and the first call leaves many of these. So all kept tables are
-    put to use before the second call. Its peak is then as high as in the first call of a process.
+    tracemalloc counts every array of numpy and scipy, temporary ones too. It does not count memory of freed
+    dictionaries that Python keeps for later ones. The first call leaves such memory, so all of it is put to use
+    before the second call. The second call's peak is then that of a process which makes the call for the first time.
     """
     began_s = time.perf_counter()
     found = call()

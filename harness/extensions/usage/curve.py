@@ -41,10 +41,11 @@ CURVE_COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
 
 
 class RetrievalPoint(NamedTuple):
-    """Precision, time and memory of a retrieval that finds candidates by PageRank in two stages, with one number of
-    subgraphs. Subgraphs are the nodes from which the second stage goes on. The values are over all query nodes.
+    """Precision, time and memory of a retrieval that finds candidates by PageRank in two stages, for one number of
+    subgraphs. Subgraphs are the nodes from which the second stage goes on. Values are means over all query nodes if
+    not stated otherwise.
 
-    The retrieval in two stages is compared with the retrieval in one stage. `speed_up` is the time in one stage over
+    The retrieval in two stages is compared with a retrieval in one stage. `speed_up` is the time in one stage over
     the time in two, as a geometric mean over query nodes; `interval` is its 95 % interval (Student's t on
     logarithms), None for one node. `less_memory` is the largest peak memory in one stage over the largest in two.
     """
@@ -99,8 +100,8 @@ class RetrievalCurve:
     num_near: float
     """Mean number of graph nodes that are at most as far from a query node as the retrieval's first stage goes."""
     num_far: float
-    """Mean number of graph nodes that are at most as far from a query node as both stages of the retrieval together
-    go."""
+    """Mean number of graph nodes within reach of a query node in as many edges as the two stages of the retrieval
+    follow together."""
 
     def rows(self) -> list[tuple[Cell, ...]]:
         """Return the rows of a study's table on the retrieval, one for each number of subgraphs, in the order of
@@ -201,8 +202,9 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
 def join_varied(
     retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
 ) -> list[tuple[str, RetrievalCurve]]:
-    """Return each curve of a retrieval with a prefix for its sentences. The prefix names the value of the varied key.
-    If the varied key is the number of subgraphs, return one joined curve for each retrieval, without a prefix."""
+    """Return each retrieval's curve (precision, time and memory over numbers of subgraphs) with a prefix for its
+    sentences. The prefix names the value of the varied key. If the varied key is the number of subgraphs itself, the
+    curves of a retrieval are joined into one, without a prefix."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):

@@ -1,5 +1,6 @@
-"""Draw the charts of usage studies (several models that one application requests): requests in a lane per model, with
-a height per worker, and retrievals over numbers of subgraphs; define the terms of their glossary."""
+"""Draw the charts of usage studies (several models that one application requests) and define the terms of their
+glossary. One chart shows the requests over time, in a lane for each model; another shows retrievals by their number
+of subgraphs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
@@ -22,8 +23,8 @@ _CURVES = ("Precision", "Speed-up over one stage", "Less memory")
 _MOST_LINES = 5
 """Maximum number of lines of one chart: each has a colour of its own."""
 _LARGEST = 1e9
-"""Limit of what charts of retrievals draw: rows with a precision, speed-up or memory ratio from this value on are
-left out."""
+"""Largest precision, speed-up or memory ratio that a chart of retrievals draws. Points with a larger number are left
+out."""
 _NOTE = "The table below lists the numbers of this chart."
 _KEYS = (
     ("part-train", "done in time"),

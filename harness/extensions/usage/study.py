@@ -298,8 +298,9 @@ def _part_columns(origin: Origin) -> Columns:
 
 
 def _list_parts(point: ProcessResults, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
-    """Return the table row with the parts of a model's score, means over all processes; for a schedule in real time
-    also dropped and late requests and p99 latency in simulated time."""
+    """Return the table row of a model: its score, the factors of the score, and its energy, as means over all
+    processes. For a schedule in real time it also has the simulated numbers of dropped and of late requests, and the
+    simulated p99 latency."""
     score, beside = _join(point, name, counting), tuple[Cell, ...]()
     if origin == "measured":
         simulated = join_scores([each.score(name, each.simulated, counting) for each in point])

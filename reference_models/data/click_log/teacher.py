@@ -93,7 +93,8 @@ class SparseFeature:
     """Distribution of a sparse feature's ids, and their effects on the click logit; n ids, m ids per sample."""
 
     first_id: NDArray[np.int64]
-    """First id of each of 2**12 equal slices of the ids' probability, by `tables.inverse_zipf`: int64 [2**12]."""
+    """Quantiles of the distribution of ids: the first id of each of 2**12 slices of equal probability, int64 [2**12].
+    Computed by `tables.inverse_zipf`."""
     num_ids: NDArray[np.int64]
     effect: NDArray[np.float32]
     """Number that each of n ids adds to the click logit by itself, apart from interactions: float32 [n]."""

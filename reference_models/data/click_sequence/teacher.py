@@ -58,7 +58,7 @@ class SequenceParameters:
     effect_scale: Scale
     """Standard deviation of the effects of single items on the click logit, which need no history."""
     history_scale: Scale
-    """Weight of a user's history in the click logit: the length of the vector of the earlier events' weights."""
+    """Weight of a user's history in the click logit: the Euclidean norm of the weights of the earlier events."""
     history_events: Annotated[int, Meta(ge=1, le=4096)]
     """Number of a user's last events before a time window that influence the clicks in it."""
     decay: Annotated[float, Meta(ge=0, le=1)]

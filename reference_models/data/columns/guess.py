@@ -74,8 +74,8 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 the mark between groups."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix that marks the reason of a malformed row, such as one whose text is not UTF-8, that is already counted among
-the rows read. Reasons of rows that the reader itself left out, and did not count, have no prefix."""
+"""Prefix of the reason for which a row is malformed, if the row is among those counted as read; a row whose text is
+not UTF-8 is one. Reasons of rows that were never counted have no prefix."""
 _PLAIN = (".", "")
 """Default marks in numbers of text: "." before the fraction, none between thousands. Numbers of a label's column must
 have these marks."""

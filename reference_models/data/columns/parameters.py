@@ -27,7 +27,7 @@ class DenseColumn:
     """Transform of the numbers. `log1p`: log(1 + x), negative numbers as 0. `standardised`: the number less the mean
     of the training rows, divided by their standard deviation."""
     decimal: Literal[".", ","] = "."
-    """Mark before the fraction in the column's numbers, where these are text."""
+    """Decimal mark of the column's numbers, where these are text."""
     thousands: Literal["", ",", ".", " ", "'"] = ""
     """Mark between groups of three digits in the column's numbers, where these are text."""
 

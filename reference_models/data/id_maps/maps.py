@@ -44,8 +44,8 @@ def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
 
 
 def _least_divisor(num_ids: int, num_rows: int) -> int | None:
-    """Return the least divisor c with ceil(num_ids / c) + c <= num_rows, None if there is none. Only divisors up to
-    the square root of num_ids are tried, at which the sum is least."""
+    """Return the number of remainders for two-table compositional embeddings: the least divisor c with ceil(num_ids /
+    c) + c <= num_rows, at most the square root of num_ids. None if there is none."""
     for divisor in range(max(1, num_ids // num_rows), isqrt(num_ids) + 2):
         if -(-num_ids // divisor) + divisor <= num_rows:
             return divisor

@@ -46,7 +46,7 @@ class PatternShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternTeacher:
-    """Tables from which patterns are generated, given each pattern's number (counter)."""
+    """Tables from which the input patterns of the optical network are generated, each from its number (counter)."""
 
     key: int
     flip_threshold: int

@@ -33,8 +33,8 @@ class ValueCounts:
         return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
-        """Return the sum of these counts and the counts of `column`, the column's next values. `first_row` is the
-        index of the first value of `column` among all values of the column."""
+        """Return new counts: those so far plus those of `column`, the next values of the same feature. `first_row` is
+        the row number of the first value in `column`."""
         values, codes = factorize(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")
@@ -49,8 +49,8 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Dictionary from category values to ids: the u sorted values with an id of their own, unsigned [u], and their
-    ids, from 1, int32 [u]."""
+    """Dictionary from category values to ids. `values` has the u sorted values that have an id of their own, unsigned
+    [u]; `ids` has their ids, from 1, int32 [u]. All other values have id 0."""
 
     values: NDArray[Any]
     ids: NDArray[np.int32]

@@ -42,7 +42,7 @@ class SpoolProgress:
     tally: dict[str, Any] = field(default_factory=dict)
     """Counts of the lines and rows in the files parsed so far."""
     reader: dict[str, Any] = field(default_factory=dict)
-    """State of the files' reader after the files parsed so far."""
+    """Position of the reader in its files after the files parsed so far, to continue from there."""
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
     """Number of embedding rows, and counts of cells, of each category column whose values are replaced by ids so
     far."""

@@ -25,7 +25,8 @@ class Array:
     dtype: str
     """NumPy type of the array in its file; a batch may have wider numbers."""
     shape: Callable[[Sizes], tuple[int, ...]]
-    """Function from the sizes of a sample to the array's shape without the first axis, samples."""
+    """Function that takes the sizes of a sample and returns the array's shape without its first axis (the
+    samples)."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
     """Function from the array's values, and the sizes of a sample, to a mask of the invalid values."""
     expected: str
@@ -101,5 +102,5 @@ IMAGES = Layout(
         replace(INDICES, member="classes", expected="classes that their tasks have"),
     ),
 )
-"""Layout of images and the class of each task. The file of labels holds only zeros; digests of existing datasets
-include it."""
+"""Layout of datasets of images, with a class for each task in `classes`. The file of click labels is unused and holds
+zeros; it stays since digests of existing datasets include it."""

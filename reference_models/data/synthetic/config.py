@@ -28,7 +28,8 @@ class SyntheticSection:
     for all tables alike by rows_per_table and lookups_per_table."""
 
     kind: Literal["made_up", "synthetic"]
-    """Kind of data, for throughput only unless `labels` is `planted`. Both names mean the same."""
+    """Kind of data; "made_up" and "synthetic" mean the same. The data are for throughput only unless `labels` is
+    `planted`."""
     name: str = SYNTHETIC_KINDS[0]
     """Name of the dataset."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE

@@ -62,9 +62,8 @@ def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
     """Return, for each value, the sum of the weights of those earlier values that are larger. All values differ,
     except for repeated -1; the sums of these are not used.
 
-    The values' ranks are sorted bit by bit, the highest bit first. Of ranks that agree in the higher bits, a rank
-    with bit 0 is smaller than the earlier ranks with bit 1, whose weights are added. This is the count of a merge
-    sort without a loop over values.
+    The method counts as a merge sort does, without a loop over values: ranks are split by their highest bit, then by
+    the next. In each group, weights of earlier ranks with bit 1 are added to the sums of ranks with bit 0.
     """
     num_bits = max(1, (len(values) - 1).bit_length())
     size = 1 << num_bits
@@ -97,8 +96,8 @@ class MissRatioCurve:
     """Stack distances that occur in the trace, rising [D]: in rows; or, where row sizes differ, in a unit of bytes
     that divides all of them."""
     hits: Floats
-    """Number of lookups that hit an LRU cache [D + 1]. Entry i is for caches whose size is above exactly i of the D
-    `distances`."""
+    """Number of lookups that hit an LRU cache, for every size of cache [D + 1]. Entry i is for sizes above
+    `distances[i - 1]` and up to `distances[i]`."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
         """Return the number of accesses that miss an LRU cache of each size in `num_rows`, which is in the unit of
@@ -208,8 +207,8 @@ def make_curve(distances: Floats, num_lookups: int) -> MissRatioCurve:
 
 
 def _add_up(counted: tuple[Ids, Floats], distances: Ids, lookups: Floats) -> tuple[Ids, Floats]:
-    """Add lookups, given by their stack distances, to those counted so far; return the rising distances, and the
-    number of lookups at each."""
+    """Merge two counts of lookups by stack distance: those `counted` so far, and new ones. Return the distances in
+    rising order, and the number of lookups at each."""
     found, places = np.unique(np.concatenate((counted[0], distances)), return_inverse=True)
     return found, np.asarray(np.bincount(places, np.concatenate((counted[1], lookups))), dtype=np.float64)
 

@@ -104,8 +104,8 @@ class AccessTrace:
         return sum(rows * units for rows, units in zip(self.num_rows, self.row_units, strict=True))
 
     def units_of(self, keys: Ids) -> Ids:
-        """Return the size of the row with each of the keys `keys` (numbers through all tables), in units of
-        `unit_bytes`."""
+        """Return the size of each row in `keys`, in units of `unit_bytes`. Keys number the rows of all tables
+        through."""
         return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
 
     def with_queries(self, samples_per_query: int) -> "AccessTrace":

@@ -146,9 +146,9 @@ def _roll_out(
     """Place all pieces (tables or parts of tables) of several tasks. All tasks must have equally many pieces. If
     `is_drawn`, each piece's device is drawn by the policy's probabilities; else it is the likeliest device.
 
-    `shape` is (plans of each task, devices). Return three values: the pieces on each device, with a row for each plan
-    of each task; the rewards [tasks, plans], -1 for a plan in which a piece found no room; and the plans'
-    log-probabilities [tasks, plans].
+    `shape` is (plans of each task, devices). Return three arrays. The first has the device of each piece, in a row
+    for each plan of each task. The second has the rewards [tasks, plans], -1 for a plan in which a piece found no
+    room. The third has the plans' log-probabilities [tasks, plans].
     """
     ordered = [costs.ordered(pieces) for pieces in lists]
     tables = policy.represent(torch.tensor([_features(costs, pieces) for pieces in ordered]))

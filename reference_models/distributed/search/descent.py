@@ -37,8 +37,8 @@ class PieceLayout:
 
     @property
     def loads(self) -> Floats:
-        """Seconds per step of each device, float64 [devices]; without the device's fixed time if the cost is a sum
-        over tables."""
+        """Seconds per step of each device, float64 [devices]. A device's fixed time is included unless the cost
+        function is a plain sum over tables."""
         return _sum_by(self.device, self.weights, self.num_devices) if self.is_exact else self.costs(self.held)
 
     @property

@@ -55,8 +55,9 @@ class CostLayers(nn.Module):
         self.register_buffer("scale", torch.zeros(2, 2))
 
     def embed(self, described: torch.Tensor) -> torch.Tensor:
-        """Return a vector of each table, [tables, 33], from `describe`'s features; the vectors are added up over a
-        set of tables. A vector's last number is the bytes that a step moves for the table."""
+        """Return a vector for each table, [tables, 33], computed from its features as `describe` returns them. The
+        vectors of a set's tables are added up, and the sum predicts the set's cost. The last number is the bytes that
+        a step moves for the table."""
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
@@ -124,11 +125,11 @@ class Net:
     """95 % confidence interval of a difference: the mean relative error of a set's cost that is computed as the sum
     of its tables' single costs, minus the noise of the measurements."""
     gain: Bounds = _UNKNOWN
-    """95 % confidence interval of a difference: the mean relative error of a set's cost that is computed as the sum
-    of its tables' single costs, minus the net's error."""
+    """95 % confidence interval of a difference of two mean relative errors: of the sum of tables' single costs, minus
+    that of the cost net. Both predict the cost of sets of tables."""
     spread: float = 0.0
-    """Spread of a measured set's seconds over the measuring rounds, as a fraction of their median; the median over
-    sets. 0 if none was measured."""
+    """Noise of the measured costs: how far the rounds of one set of tables differ, as a fraction of their median; the
+    median over sets. 0 if no set was measured."""
 
     @property
     def has_something_to_learn(self) -> bool:

@@ -38,9 +38,9 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the fastest placement found by a beam search that may cut tables into halves of columns. Nothing is
     random.
 
-    A list of the beam holds pieces (tables or parts) to place. If no list fits the devices' memory, placements are
-    repaired until one fits: first the placement of whole tables, then the placements of the last beam's lists. Raises
-    ConfigError if none can be repaired.
+    Each entry of the beam is a list of pieces (whole tables or parts) to place. If no entry fits the devices' memory,
+    placements are repaired in turn until one fits, beginning with that of whole tables. Raises ConfigError if none
+    can be repaired.
     """
     costs = PieceCosts(task, cost)
     beam = [whole_tables(task)]
@@ -58,11 +58,8 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def _repair_first(costs: PieceCosts, lists: Sequence[Pieces]) -> PlacementPlan:
-    """Return the plan of the first of the lists of pieces (tables or parts) for which a repair finds room in the
-    devices' memory.
-
-    Raises the first list's ConfigError if there is no room for any list.
-    """
+    """Try to place each list of pieces (tables or parts) in turn, moving pieces until the devices' memory suffices.
+    Return the first plan that fits. Raises the first list's ConfigError if no list fits."""
     faults = []
     for pieces in lists:
         filled = fill_devices(costs, [costs.ordered(pieces)], [math.inf], overflows=True)[0]

@@ -78,8 +78,8 @@ def _first_epoch(result: Result) -> float:
 
 
 def _trained(run: Run, first: float) -> tuple[Evaluation, ...]:
-    """Return the evaluations of a run, with epochs counted from the start of training, which the log marks with the
-    epoch_num `first`."""
+    """Return the evaluations of a run, with epochs counted from the start of training. `first` is the epoch_num that
+    the log states for that start."""
     return tuple(
         each if each.epoch_num is None or not first else replace(each, epoch_num=each.epoch_num - first)
         for each in run.log.evaluations

@@ -187,6 +187,6 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
 
 
 def repeats_of(group: Sequence[Result], known: Repeats) -> Repeats:
-    """Return the result sets that repeat a configuration of the group. These are the sets `known`. If `known` is
-    empty and the group has no logs, they are searched for in the group's folders."""
+    """Return the result sets that repeat a configuration of the group: the sets `known` or, if there are none and the
+    group has no logs, the sets in the group's folders."""
     return known if known.groups or group[0].is_logged else find_repeats(group)

@@ -105,8 +105,8 @@ def files_are_named(subject: SetSubject) -> Iterator[Problem]:
     requires={"PW101"},
 )
 def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
-    """The numbers of nodes' and of switches' files are the same in all runs, and there are as many nodes as the
-    system description states."""
+    """All runs have the same number of files of nodes and the same number of files of switches, and there are as many
+    nodes as the system description states."""
     assert subject.power is not None
     for kind in KINDS:
         counts = Counter(run.count(kind) for run in subject.power.runs)

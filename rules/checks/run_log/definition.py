@@ -17,8 +17,8 @@ from rules.logs.text import show
     requires={"ST101"},
 )
 def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
-    """Rules on hyperparameters, cadence and quality depend on the benchmark's definition; without a definition only
-    the log's structure can be judged."""
+    """The log's benchmark has a definition, which rules on hyperparameters, cadence and quality need. Without a
+    definition only the log's structure is judged."""
     line = subject.log.first(keys.SUBMISSION_BENCHMARK)
     if line is None:
         return

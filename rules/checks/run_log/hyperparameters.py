@@ -154,8 +154,8 @@ def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, s
 
 
 def _by_statistics(log: RunLog) -> str:
-    """Return a clause on the number of samples trained, as a log's single throughput times the run's time gives it.
-    From this number a reader may see whether train_samples or epoch_num is wrong."""
+    """Return a clause on the number of samples that were trained if the log's only throughput is right: the
+    throughput times the run's time. It helps to see which of train_samples and epoch_num is wrong."""
     lines, start, stop = log.all(keys.TRACKED_STATS), log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     value = lines[0].value if len(lines) == 1 else None
     throughput = as_number(value.get("throughput")) if isinstance(value, dict) else None

@@ -161,11 +161,14 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     remedy="Log the key; a key cannot be added to a log afterwards.",
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
-    """Every required key occurs, and those required once occur once. A key that is repeated with the same value is a
-    warning, as in the official checker. A key that is repeated with another value is an error, since the result would
-    depend on which value counts. For the same reason a second run_start or run_stop with another time or status is an
-    error. If a second run begins in the log, as after a relaunch that wrote into the same file, only that is
-    reported. Keys that a crashed run lost are reported by ST116."""
+    """Every required key occurs, and those required once occur once.
+
+    - A key that is repeated with the same value is a warning, as in the official checker.
+    - A key that is repeated with another value is an error, since the result would depend on which value counts. So
+      is a second run_start or run_stop with another time or status.
+    - If a second run begins in the log, as after a relaunch that wrote into the same file, only that is reported.
+    - Keys that are missing because the run crashed are reported by ST116.
+    """
     again = _second_run(subject.log)
     unread = {key for point in subject.log.unparsed for key in _named_keys(point) or ()}
     if again is not None:

@@ -100,8 +100,8 @@ ENDS = {
 
 
 def _steady_state(served: ServedResult) -> str | None:
-    """Return the simulated steady-state rate in words: 'would allow 150 queries/s (simulated): the VALID rate over
-    0.867 …'."""
+    """Return the simulated steady-state rate in words, with the ratio of the VALID rate to it, or the reason why it
+    is not known. None if no rate was simulated."""
     processes = served.record.processes
     share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
     if share is None:

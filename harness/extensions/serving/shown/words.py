@@ -192,8 +192,8 @@ def five_words(served: ServedResult) -> str:
 
 
 def doubts(served: ServedResult) -> list[str]:
-    """Return the caveats of a VALID rate: processes whose rate was left open or run only once, and runs in which the
-    service stood still."""
+    """Return the caveats of a VALID rate: processes whose search found no INVALID rate above it, processes that made
+    only one run, and runs in which the service stood still."""
     processes = served.record.processes
     found = []
     if num_open := sum(not process.is_resolved for process in processes):
