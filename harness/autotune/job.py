@@ -22,18 +22,25 @@ from reference_models.process.world import World
 from rules.records.measure import Measurement
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
-_MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
-"""Numbers of rounds in which thread counts are timed: the minimum, made even when the time budget is used up; the
-usual number; the maximum, made where a slightly different step time would change the choice."""
+_MIN_ROUNDS = 2
+"""Minimum number of rounds in which thread counts are timed; they are made even when the time budget is used up."""
+_ROUNDS = 6
+"""Usual number of rounds in which thread counts are timed."""
+_MOST_ROUNDS = 16
+"""Maximum number of rounds in which thread counts are timed, made if a slightly different step time would change the
+choice."""
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
-_ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Two durations in seconds: of one round (consecutive steps with one thread count), and of all rounds together. Large
-models exceed the second one: at least two rounds of one step each are made."""
-_HOPELESS, _SLOW = 1.6, 1.4
-"""Two limits of a step time, as ratios to the least step time so far. If a thread count exceeds the first limit,
-smaller thread counts are not tried. If a thread count exceeds the second limit, it is not timed further, and no
-kernels are chosen for it."""
+_ROUND_S = 0.08
+"""Seconds of one round: consecutive training steps with one thread count."""
+_BUDGET_S = 4.0
+"""Seconds of all rounds together. Large models exceed it, since at least two rounds of one step each are made."""
+_HOPELESS = 1.6
+"""Ratio of a thread count's step time to the least step time so far. Above it, smaller thread counts are not
+tried."""
+_SLOW = 1.4
+"""Ratio of a thread count's step time to the least step time so far. Above it, the thread count is not timed further,
+and no kernels are chosen for it."""
 _HELD_STEPS = 64
 """Number of batches of synthetic data held in memory while thread counts are timed."""
 

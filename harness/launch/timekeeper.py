@@ -22,9 +22,12 @@ from typing import Any, NamedTuple
 EVENT_MARK = b"\x1e"
 """Mark before an event in a worker's output; the same as `harness.measure.kinds.EVENT_MARK`, which must not be
 imported here."""
-STARTED, RUN_START, RUN_STOP = "start", "run_start", "run_stop"
-"""Names of the events by which a run is timed. In order: the run's process is ready to make the run; the line
-run_start is in the log; the line run_stop is in the log."""
+STARTED = "start"
+"""Event that a run's process sends when it is ready to make the run."""
+RUN_START = "run_start"
+"""Event that a run's process sends when the line run_start is in the log."""
+RUN_STOP = "run_stop"
+"""Event that a run's process sends when the line run_stop is in the log."""
 _TICK_S = 0.05
 """Longest wait for a run's output in seconds, and so the largest uncertainty of an event's time stamp."""
 _MOST_WAITING_BYTES = 1 << 24

@@ -11,9 +11,10 @@ from harness.system.hardware import GIB, MIB, DetectedValue
 from harness.system.resources import ROOT, read_text, run_for_output
 
 _NVIDIA = "0x10de"
-_DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
-"""PCI device classes that accelerators may have: `_DISPLAY` for VGA controllers; `_COMPUTE` for 3D controllers and
-for processing accelerators."""
+_DISPLAY = "0x0300"
+"""PCI device class of VGA controllers, which may be accelerators."""
+_COMPUTE = ("0x0302", "0x12")
+"""PCI device classes of 3D controllers and of processing accelerators."""
 NOWHERE = "no driver, no PCI bus"
 _SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pcie.link.width.max", "driver_version")
 

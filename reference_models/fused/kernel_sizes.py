@@ -12,9 +12,12 @@ import torch
 H100_MULTIPROCESSORS = 132
 """Number of multiprocessors of an H100 (SXM) or H200, assumed where there is no GPU: for Triton's interpreter and for
 fake tensors."""
-LEAST_BLOCK, MOST_BLOCK = 16, 256
-"""Minimum and maximum number of lookups in a block of the table update. The minimum bounds the share of a block's
-fixed cost in its time, the maximum bounds how often block edges cut the lookups of a frequent row."""
+LEAST_BLOCK = 16
+"""Minimum number of lookups in a block of the table update. It bounds the share of a block's fixed cost in its
+time."""
+MOST_BLOCK = 256
+"""Maximum number of lookups in a block of the table update. It bounds how often block edges cut the lookups of a
+frequent row."""
 UPDATE_PROGRAMS = 64
 """Number of programs of the table update to aim for, per multiprocessor of a GPU, on which 32 are resident at
 once."""

@@ -27,9 +27,13 @@ probability that a walk takes another step) are those of MeLoPPR."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
 _JOINED, _COMMUNITY, _OWN_SHARE = 4, 50, 0.95
-MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
-"""Maximum number of a graph's edges (which take less than 1 GB of memory), maximum bytes of its file, and the score
-difference up to which two nodes tie. The largest graph that MeLoPPR measures, com-Youtube, has 2,987,624 edges."""
+MAX_EDGES = 5_000_000
+"""Maximum number of a graph's edges, which take less than 1 GB of memory. The largest graph that MeLoPPR measures,
+com-Youtube, has 2,987,624 edges."""
+MAX_BYTES = 256 << 20
+"""Maximum bytes of a graph's file."""
+_TIE = 1e-12
+"""Score difference up to which two nodes tie."""
 _BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
 _EDGES = re.compile(rb"(?:[0-9]{1,18}[ \t][0-9]{1,18}\r?\n)*")
 Nodes = NDArray[np.int64]

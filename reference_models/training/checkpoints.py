@@ -28,9 +28,10 @@ _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
 """Formats of quantised rows in checkpoints: a dict from bits per value to two things. The first is the word for * in
 the names of torch's operators (torch.ops.quantized.embedding_bag_*_prepack and _unpack). The second is the number of
 bytes that a row's scale and offset take together: both are float32 at 8 bits, float16 below."""
-_BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
-"""Arguments of the greedy search for the range of a quantised row: its number of steps and, by bits per value, the
-share of the range that the search may cut off."""
+_BINS = 200
+"""Number of steps of the greedy search for the range of a quantised row."""
+_RATIOS = {4: 0.16, 2: 0.5}
+"""Dict from bits per value to the share of a row's range that the greedy search may cut off."""
 _PIECE = 1 << 16
 """Number of table rows that are quantised at a time."""
 

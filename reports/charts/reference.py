@@ -17,9 +17,10 @@ from reports.charts.xy import ChartAxis, Dot, Panel, Series, factor_around, xy_f
 from reports.text.formatting import converged
 
 _STUB = 2**0.1
-MOST_NUMBERED, MOST_MARKS = 12, 100
-"""Maximum number of results whose marks are numbered; and maximum number of results with a mark each. Of more
-results, accepted ones at the same pixel share one mark."""
+MOST_NUMBERED = 12
+"""Maximum number of results whose marks are numbered in the chart."""
+MOST_MARKS = 100
+"""Maximum number of results with a mark each. Of more results, accepted ones at the same pixel share one mark."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,9 +15,10 @@ Row = Mapping[str, Any]
 """Values of one configuration in the table of the checkpoint study: a dict from the table's columns to values."""
 _PUBLISHED = "6 to 17 × fewer bytes written, 2.5 to 8 × less capacity"
 _PUBLISHED_OF = "of models of its own, whose tables are more than 99 % of all bytes"
-_WRITTEN, _LEAST_CAPACITY = 6.0, 2.5
-"""Lower ends of the ranges that the paper Check-N-Run reports: the factors by which checkpoints write fewer bytes,
-and by which they take less storage."""
+_WRITTEN = 6.0
+"""Lower end of the factors, reported in the paper Check-N-Run, by which checkpoints write fewer bytes."""
+_LEAST_CAPACITY = 2.5
+"""Lower end of the factors, reported in the paper Check-N-Run, by which checkpoints take less storage."""
 _MOST_SIZES = 2
 """Maximum number of configurations for which a sentence gives the sizes and times of checkpoints. For more
 configurations, only the table gives them."""

@@ -7,10 +7,14 @@ from reports.text.formatting import interval, names, plural, printable
 from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
-_CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
-"""Smallest differences from the median of the other runs at which a run is reported. The first is for load average
-and for the work of other programs, as a share of the CPUs. The second is for clock frequency, as a share of the
-median. The third is for temperature, in °C. A run inside the range of the other runs is never reported."""
+_CPU_SHARE = 0.1
+"""Smallest difference, as a share of the CPUs, from the median of the other runs at which a run's load average or the
+work of other programs is reported. A run inside the range of the other runs is never reported."""
+_CLOCK_SHARE = 0.05
+"""Smallest difference from the median of the other runs, as a share of it, at which a run's clock frequency is
+reported."""
+_DEGREES = 10.0
+"""Smallest difference from the median of the other runs, in °C, at which a run's temperature is reported."""
 
 
 def load_range(loads: Iterable[LoadRecord | None]) -> str | None:

@@ -43,9 +43,11 @@ _STEP = re.compile(
     r"(?:^|(?<=[.?!] ))Next(?:, (?P<why>[^:]+))?: (?P<first>(?:(?!dlrmbench ).)*)(?P<command>dlrmbench .+)?$"
 )
 _MAX_COMMAND = 400
-_LEAST_S, _BELOW_LEAST = 1e-10, "<0.0001 µs"
-"""Least time above 0, in seconds, that is printed as a number, and the text that is printed for smaller times:
-modelled times are not accurate enough for smaller numbers."""
+_LEAST_S = 1e-10
+"""Least time above 0, in seconds, that is printed as a number: modelled times are not accurate enough for smaller
+numbers."""
+_BELOW_LEAST = "<0.0001 µs"
+"""Text that is printed for times below _LEAST_S."""
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:

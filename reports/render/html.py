@@ -98,10 +98,11 @@ def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
     return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
 
-_WIDEST_WORD, _WIDEST_NAME = 16, 24
-"""Two limits for line breaks in words, in characters that fit into a line on a phone. Words up to the first limit
-need no control of their breaks. In longer words, a part before or after '=' is not broken at its underscores if it is
-no longer than the second limit."""
+_WIDEST_WORD = 16
+"""Number of characters of a word up to which line breaks in it need no control, since it fits into a line on a
+phone."""
+_WIDEST_NAME = 24
+"""Number of characters up to which a part of a longer word, before or after '=', is not broken at its underscores."""
 
 
 def _breakable(text: str) -> Markup:

@@ -37,9 +37,10 @@ SURROUNDINGS = frozenset(
         "memory_limit_bytes", "architecture", "processor", "instruction_sets", "container", "virtualization",
     }
 )  # fmt: skip
-THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
-"""Names of two settings of a run set: the number of threads, and the times by which it was chosen (of a training step
-with each number of threads tried)."""
+THREADS = "runtime.threads"
+"""Name of a run set's setting: its number of threads."""
+THREADS_TIMED = "runtime.threads, timed"
+"""Name of a run set's setting: the step time with each number of threads tried, from which the number was chosen."""
 _WITHOUT_TEXT = (
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,

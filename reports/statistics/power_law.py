@@ -34,8 +34,10 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 MIN_SIZES = 4
 MIN_DECADES = 1.0
-MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
-"""Range of the exponents b that the fit of a scaling law searches."""
+MIN_EXPONENT = 1e-3
+"""Smallest exponent b that the fit of a scaling law searches."""
+MAX_EXPONENT = 5.0
+"""Largest exponent b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
 """Largest exponent b that counts as a logarithmic law. If the lower end of the interval of b is at most this value,
 the lower end is set to 0. Against log C, a curve with this exponent changes its slope by only 2 % over a decade of C;

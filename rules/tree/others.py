@@ -41,9 +41,10 @@ _SUMMARY = b"MLPerf Results Summary"
 _ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _PREFIX_BYTES = 64
-_MAX_BYTES, _HEADING_BYTES = 64 << 20, 256
-"""Maximum bytes of a log that are searched for its benchmark's name, and bytes at its beginning that are searched for
-LoadGen's heading."""
+_MAX_BYTES = 64 << 20
+"""Maximum bytes of a log that are searched for its benchmark's name."""
+_HEADING_BYTES = 256
+"""Number of bytes at a log's beginning that are searched for LoadGen's heading."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

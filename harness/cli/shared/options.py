@@ -249,9 +249,11 @@ def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
     )
 
 
-DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
-"""Two forms of the option --data (folder of datasets). The first, for commands that may create datasets, refuses a
-default folder that is a link; the second, for commands that only read datasets, takes it."""
+DATA = _data_option(_refuse_unnamed_link)
+"""Option --data (folder of datasets) of commands that may create datasets; it refuses a default folder that is a
+link."""
+READ_DATA = _data_option(None)
+"""Option --data (folder of datasets) of commands that only read datasets."""
 MODEL = click.option(
     "--model",
     metavar="FILE.py:OBJECT",

@@ -31,9 +31,11 @@ from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Sh
 
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
-_MAX_BYTES, _MAX_LINE_BYTES = 1 << 25, 1 << 20
-"""Maximum size in bytes of runs.jsonl, and of one of its lines, which holds one run. Thousands of runs, and a run
-with thousands of evaluations, take far less."""
+_MAX_BYTES = 1 << 25
+"""Maximum size in bytes of runs.jsonl; thousands of runs take far less."""
+_MAX_LINE_BYTES = 1 << 20
+"""Maximum size in bytes of a line of runs.jsonl, which holds one run; a run with thousands of evaluations takes far
+less."""
 _BEGINNING = b'{"problem": "'
 
 

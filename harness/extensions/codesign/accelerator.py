@@ -20,9 +20,11 @@ from rules.records.codec import Record
 SPACES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("pe_array", "pe_array_fine")}
 """Paths of the shipped files that describe a PE array and its design space, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
-HARDWARE, TILE = ("rows", "columns", "scratchpad_bytes"), ("tile_m", "tile_k", "tile_n")
-"""Names of the parameters of a design space ("choices"): those of the hardware, and the largest sides of a tile in
-the dimensions m, k and n."""
+HARDWARE = ("rows", "columns", "scratchpad_bytes")
+"""Names of a design space's parameters ("choices") that describe the hardware."""
+TILE = ("tile_m", "tile_k", "tile_n")
+"""Names of a design space's parameters ("choices") that give the largest sides of a tile in the dimensions m, k and
+n."""
 LOOKUPS = "lookups"
 _PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
 _SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))

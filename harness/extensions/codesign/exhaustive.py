@@ -12,9 +12,10 @@ from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, f
 
 _MAX_WORK = 8e9
 """Number of tilings, summed over all loop nests and hardware designs, that one core models in about a minute."""
-_TILE, _CALL = 4, 20_000
-"""Two computing times: of each candidate for the largest tile, and of each call that models a loop nest. The unit is
-the time in which one tiling is modelled."""
+_TILE = 4
+"""Computing time of each candidate for the largest tile, in units of the time in which one tiling is modelled."""
+_CALL = 20_000
+"""Computing time of each call that models a loop nest, in units of the time in which one tiling is modelled."""
 
 
 def is_enumerable(problem: DesignProblem, choices: Mapping[str, Sequence[int]]) -> bool:

@@ -26,9 +26,11 @@ point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
 """Number of design points that are modelled before a search method makes its first proposal: the given starting
 points, and others drawn at random. The keys are the methods, a Gaussian process and NSGA-II."""
-_BATCH, _MOST_DRAWS = 4096, 1 << 22
-"""Number of design points drawn at once. Then the number of invalid points drawn in a row after which a design space
-is taken to have no further valid point."""
+_BATCH = 4096
+"""Number of design points drawn at once."""
+_MOST_DRAWS = 1 << 22
+"""Number of invalid design points drawn in a row after which a design space is taken to have no further valid
+point."""
 _MOST_REFUSED = 100
 """Number of proposals in a row that are invalid or already modelled, after which NSGA-II is given a design point
 drawn at random."""

@@ -26,8 +26,10 @@ from reference_models.process.errors import ConfigError
 from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
 
 TOLERANCE = 1e-5
-_MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
-"""Maximum number of multiply-adds, and of blocks, of a matrix product that is executed to check its tiling."""
+_MAX_MACS = 1 << 31
+"""Maximum number of multiply-adds of a matrix product that is executed to check its tiling."""
+_MAX_BLOCKS = 1 << 15
+"""Maximum number of blocks of a matrix product that is executed to check its tiling."""
 _REMARKS = (
     "The cost model counts the matrix products of a training step and the lookups of its forward pass, and assumes "
     "that they run one after another. Each matrix product has the tiling and the loop order of least {objective}, "

@@ -26,9 +26,12 @@ rounded up to a step."""
 TENTHS = 5
 """Tenths of a trace's samples that only fill the caches, at most, where the user gives no warm-up. Misses are thus
 counted in at least half of the trace."""
-_FLAT, _FLAT_SHARE = 0.005, 0.02
-"""Largest difference between the miss ratio of a warm cache and the miss ratio of the trace's second half: absolute,
-and as a share of the latter ratio. Both limits must hold."""
+_FLAT = 0.005
+"""Largest absolute difference between the miss ratios of a warm cache and of the trace's second half at which the
+cache counts as warmed up."""
+_FLAT_SHARE = 0.02
+"""Largest difference between the miss ratios of a warm cache and of the trace's second half, as a fraction of the
+latter, at which the cache counts as warmed up. `_FLAT` must hold, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

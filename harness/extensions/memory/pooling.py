@@ -24,12 +24,15 @@ from harness.foundation.queue_simulation import ServiceTimes, Times, draw_traffi
 Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
-NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
-"""Numbers of queries in a simulation: at a given rate, and without a rate, where queries are so far apart that none
-waits for another."""
-_MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
-"""Limit to the work of a simulation: the maximum of the number of queries times the number of channels of all memory
-devices. The limit reduces the number of queries to no less than the second number."""
+NUM_QUERIES = 200_000
+"""Number of queries in a simulation at a given rate."""
+NUM_UNLOADED = 20_000
+"""Number of queries in a simulation without a rate, where queries are so far apart that none waits for another."""
+_MOST_STEPS = 12_000_000
+"""Maximum of the number of simulated queries times the number of channels of all memory devices; it reduces the
+number of queries."""
+_LEAST_QUERIES = 10_000
+"""Minimum number of simulated queries, which also holds where it exceeds the limit `_MOST_STEPS`."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
 """Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link

@@ -19,12 +19,16 @@ import numpy as np
 from harness.foundation.queue_simulation import Times
 from reference_models.data.traces.trace import Ids
 
-_CELLS, _MEANS = 1 << 17, 40.0
-"""Number of cells of the tabulated distribution of waiting times. Then the distribution's upper end, as a multiple of
-the mean wait of those queries that wait."""
-_STRATA, _ROUNDS = 200, 8
-"""Number of classes into which waits at a resource are divided. Then the number of rounds of raking: queries are
-weighted anew for each resource in turn, until the classes of all resources have their known shares."""
+_CELLS = 1 << 17
+"""Number of cells of the tabulated distribution of waiting times."""
+_MEANS = 40.0
+"""Upper end of the tabulated distribution of waiting times, as a multiple of the mean wait of those queries that
+wait."""
+_STRATA = 200
+"""Number of classes into which waits at a resource are divided for raking."""
+_ROUNDS = 8
+"""Number of rounds of raking. In a round, queries are weighted anew for each resource in turn, until its classes have
+their known shares."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:

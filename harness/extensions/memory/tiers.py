@@ -43,9 +43,10 @@ from reports.text.formatting import duration, num_bytes, percent, plural, si
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
-PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}×, other traces", f"{OVER_BEACON}×, other traces"
-"""Speed-ups in the abstract of the paper PIFS-Rec, in words: over the CXL memory system Pond, where the host adds
-embedding rows up, and over the near-memory accelerator BEACON."""
+PUBLISHED_SPEEDUP = f"{SPEEDUP}×, other traces"
+"""Speed-up of the paper PIFS-Rec over the CXL memory system Pond, as text for a table."""
+PUBLISHED_OVER_BEACON = f"{OVER_BEACON}×, other traces"
+"""Speed-up of the paper PIFS-Rec over the near-memory accelerator BEACON, as text for a table."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
     "host_reads_in_flight": ("Reads in flight of the host", None),

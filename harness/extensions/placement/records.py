@@ -9,8 +9,10 @@ from rules.records.kept.placement import NUM_REUSE_BINS
 from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
-MAX_TABLES, MAX_SETS = 1000, 10_000
-"""Maximum number of tables in a measured set of tables, and of sets in a costs file."""
+MAX_TABLES = 1000
+"""Maximum number of tables in a measured set of tables."""
+MAX_SETS = 10_000
+"""Maximum number of sets of tables in a costs file."""
 Halves = tuple[PositiveAmount, PositiveAmount]
 
 

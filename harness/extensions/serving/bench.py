@@ -35,18 +35,21 @@ from reference_models.process.world import World
 from reports.text.formatting import duration
 
 TIMING_S = 1.0
-LOADED_S, MIN_LOADED = 0.8, 40
-"""Length in seconds, and minimum number of queries, of the run of LoadGen in which more queries arrive than the
-service can answer."""
+LOADED_S = 0.8
+"""Length in seconds of the run of LoadGen in which more queries arrive than the service can answer."""
+MIN_LOADED = 40
+"""Minimum number of queries of the run of LoadGen in which more queries arrive than the service can answer."""
 USUAL_RUNS = 4
 """Number of LoadGen's runs in a search whose first rate is near the highest VALID rate; other searches take two
 thirds more runs."""
 SLOWER = 1.05
 """Factor by which the times of simulated calls of the model are multiplied, to see how far slower calls lower the
 highest rate within the latency limit."""
-NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
-"""Number of times that a VALID run of LoadGen without late queries is simulated. Then the share of these simulations
-that must also have no late query; if fewer have none, the simulation contradicts the run."""
+NUM_LATE_DRAWS = 20
+"""Number of simulations of a VALID run of LoadGen that had no late queries."""
+NONE_LATE = 0.05
+"""Smallest share of simulated runs without late queries that agrees with a run of LoadGen without any; with a smaller
+share, the simulation contradicts LoadGen's run."""
 MOST_ABOVE = 10
 """Highest rate of queries that a search tries with LoadGen, as a multiple of the simulated rate in steady state: at
 higher rates the queue would take hours to empty."""

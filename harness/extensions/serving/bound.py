@@ -15,14 +15,17 @@ from harness.foundation.queue_simulation import (
     simulate,
 )
 
-NUM_RATES, _NUM_RATES_FAST = 24, 8
-"""Numbers of rates at which latencies are simulated, from a twentieth of the workers' capacity to all of it. The
-first is for a curve of latency against rate, the second for a search of only the highest rate within the limit."""
+NUM_RATES = 24
+"""Number of simulated rates of a curve of latency against rate, from a twentieth of the workers' capacity to all of
+it."""
+_NUM_RATES_FAST = 8
+"""Number of simulated rates where only the highest rate within the latency limit is wanted."""
 RESOLUTION = 0.002
 """Relative width of the bracket at which a bisection for the highest rate ends."""
-MIN_CALL, MAX_CALL = 16, 1024
-"""Smallest and largest value tried as the limit to the number of items (candidates to rank) in one call of the
-model."""
+MIN_CALL = 16
+"""Smallest value tried as the limit to the number of items (candidates to rank) in one call of the model."""
+MAX_CALL = 1024
+"""Largest value tried as the limit to the number of items (candidates to rank) in one call of the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

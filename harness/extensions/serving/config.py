@@ -25,9 +25,10 @@ _NUM_DEEPRECSYS = 64
 _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the number of items of a query in MLPerf Inference, mean 270 (mlcommons/inference, dlrm,
 dist_quantile.txt)."""
-_NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
-"""Number of quantiles that represent a log-normal distribution of the number of items in a query. Then the maximum
-number of queries that represent a file of queries."""
+_NUM_LOGNORMAL = 256
+"""Number of quantiles that represent a log-normal distribution of the number of items in a query."""
+_MOST_OF_FILE = 1024
+"""Maximum number of queries that represent a file of queries."""
 LIBRARY_BYTES = 1 << 30
 """Maximum bytes of LoadGen's sample library where its number of queries is not given."""
 MIN_LIBRARY = 64

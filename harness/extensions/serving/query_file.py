@@ -12,9 +12,12 @@ from reference_models.process.errors import DatasetError
 from reference_models.process.open_file import read_regular
 
 PREFIX = "file:"
-MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
-"""Maximum bytes and maximum number of queries of a file of queries, and maximum number of items (candidates to rank)
-in one query, which is the cap that DeepRecSys has."""
+MAX_BYTES = 16 << 20
+"""Maximum bytes of a file of queries."""
+MAX_QUERIES = 200_000
+"""Maximum number of queries in a file."""
+MAX_ITEMS = 1024
+"""Maximum number of items (candidates to rank) in one query, as in DeepRecSys."""
 _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 

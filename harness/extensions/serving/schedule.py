@@ -34,10 +34,10 @@ rate is shorter, and must also be long enough for LoadGen to measure."""
 _BLOCK = 2000
 """Number of consecutive simulated queries in a block: the spread of the numbers of late queries between blocks tells
 how far chance moves the highest VALID rate."""
-_NUM_DRAWS, _MOST_DRAWN = 8, 400_000
-"""Two limits of the estimate of the mean number of late queries. The first is the number of random draws of items and
-service times. The second is the maximum number of queries of all draws together; for long runs it reduces the number
-of draws."""
+_NUM_DRAWS = 8
+"""Number of random draws of items and service times over which the number of late queries is averaged."""
+_MOST_DRAWN = 400_000
+"""Maximum number of queries of all draws together; for long runs it reduces the number of draws."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 

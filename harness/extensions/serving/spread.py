@@ -23,11 +23,15 @@ NUM_SEARCHES = (199, 79, 39)
 """Possible numbers of simulated searches; the largest for which there is time is used. Each number plus one is a
 multiple of 40, so 2.5 % of the results lie below the interval's lower end without interpolation."""
 _RUNS_OF_A_SEARCH = 20
-_FAST_PER_S, _SLOW_PER_S, _BUDGET_S, _MOST_S = 2e7, 5e5, 5.0, 60.0
-"""Four limits of the simulation. `_FAST_PER_S` is the number of queries simulated in a second of computing for a
-single worker that does not merge queries; `_SLOW_PER_S` is that number for other services. If computing would take
-more than `_BUDGET_S` seconds, fewer searches are simulated. If even the fewest searches would take more than
-`_MOST_S` seconds, none is simulated."""
+_FAST_PER_S = 2e7
+"""Number of queries simulated in a second of computing for a single worker that does not merge queries."""
+_SLOW_PER_S = 5e5
+"""Number of queries simulated in a second of computing for several workers, or for one that merges queries."""
+_BUDGET_S = 5.0
+"""Seconds of computing above which fewer searches are simulated."""
+_MOST_S = 60.0
+"""Seconds of computing above which no search is simulated, if even the smallest number of searches would take
+longer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

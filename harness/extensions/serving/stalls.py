@@ -16,9 +16,11 @@ from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.timing import TimedSize
 from harness.foundation.queue_simulation import ServiceTimes
 
-_OF_LIMIT, _OF_CALL = 0.5, 3.0
-"""Two lower bounds of the length of a stall of the service, of which the larger counts: as a multiple of the latency
-limit, and as a multiple of the p99 of the slowest calls."""
+_OF_LIMIT = 0.5
+"""Least length of a stall of the service, as a multiple of the latency limit."""
+_OF_CALL = 3.0
+"""Least length of a stall of the service, as a multiple of the p99 of the slowest calls. The larger of the two lower
+bounds counts."""
 _WEIGHT = 0.1
 """Minimum number of queries that arrive during stalls for the stalls to count as a possible reason of LoadGen's
 verdict. It is a share of the number of late queries that LoadGen allows."""

@@ -23,9 +23,15 @@ from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import fft_flop
 
-_WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
-"""Widths, depth and batch size of the measured linear layers. Then the bytes of all layers of one width together; the
-layers are used in turn, so that no core's cache holds their weights."""
+_WIDTHS = (1, 4, 16, 64, 256, 1024)
+"""Widths of the linear layers that are timed."""
+_DEPTH = 256
+"""Least number of inputs of the linear layers that are timed."""
+_BATCH = 1024
+"""Batch size at which linear layers are timed."""
+_LAYERS_BYTES = 1 << 24
+"""Bytes of all timed layers of one width together. They are used in turn, so that no core's cache holds their
+weights."""
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"

@@ -23,15 +23,19 @@ from harness.measure.kinds import Job
 from reference_models.serving import pagerank
 
 T = TypeVar("T")
-NUM_QUERY_NODES, NUM_TRIED = 200, 60
-"""Two numbers of graph nodes: the nodes, drawn at random, near which a retrieval finds candidates; and those of them
-for which the retrieval is repeated with several numbers of subgraphs."""
+NUM_QUERY_NODES = 200
+"""Number of graph nodes, drawn at random, near which a retrieval finds candidates."""
+NUM_TRIED = 60
+"""Number of graph nodes near which a retrieval is repeated with several numbers of subgraphs."""
 MOST_FREED = 80
 """Maximum number of tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST,
 3.11 to 3.13)."""
-REPEATING_S, TIMING_S, MIN_CALLS = 0.5, 1.0, 5
-"""Three numbers for timing models: the seconds for which one model is called repeatedly; the seconds, per model, for
-which requests of all models are timed together; and the minimum number of calls of a model."""
+REPEATING_S = 0.5
+"""Seconds for which one model is called repeatedly to time it."""
+TIMING_S = 1.0
+"""Seconds, per model, for which requests of all models are timed together."""
+MIN_CALLS = 5
+"""Minimum number of timed calls of a model."""
 Answer = Callable[[int], object]
 """Function that makes a model answer a request, given the request's number."""
 Models = dict[str, tuple[Any, Answer]]

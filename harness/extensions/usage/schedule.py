@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from harness.extensions.usage.definition import Usage
 
-GRID, MAX_STEPS = 0.01, 10_000
-"""Grid of the search for the highest request rates: the step between the factors on all rates, and the number of
-steps."""
+GRID = 0.01
+"""Step between the factors on all request rates that the search for the highest rates tries."""
+MAX_STEPS = 10_000
+"""Maximum number of factors that the search for the highest request rates tries."""
 Seconds = NDArray[np.float64]
 
 

@@ -19,9 +19,11 @@ from harness.extensions.usage.schedule import ModelRequest, Spans
 Counting = Literal["released", "once"]
 """Rule for dropped requests in XRBench's score: they count twice ("released", as in XRBench's released code) or
 once."""
-STEEPNESS_PER_MS, MAX_ENERGY_J = 15.0, 1.5
-"""Constants of XRBench's score: k, the steepness of the real-time score; and E_max, which is 1500 in XRBench's code,
-without a unit, and is taken as millijoules here."""
+STEEPNESS_PER_MS = 15.0
+"""Constant k of XRBench's score: the steepness of the real-time score."""
+MAX_ENERGY_J = 1.5
+"""Constant E_max of XRBench's score. It is 1500 in XRBench's code, without a unit, and is taken as millijoules
+here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,10 +33,11 @@ _LEAST_REPETITIONS = 5
 _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
-_MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
-"""Two limits of a series of calls that is timed as a whole, between two events on a GPU: the largest number of calls,
-and the seconds that the series should take at least. Calls are not timed singly, since one launch takes microseconds,
-which is longer than a small product."""
+_MOST_CALLS = 20
+"""Maximum number of calls in a series that is timed as a whole, between two events on a GPU. Calls are not timed
+singly, since one launch takes microseconds, which is longer than a small product."""
+_LEAST_STRETCH_S = 5e-4
+"""Seconds that a series of calls, timed as a whole, should take at least."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:

@@ -19,8 +19,10 @@ from reference_models.data.store.layout import SPLITS
 
 CHUNK_SAMPLES = 4096
 _LANE = np.uint64(0xFFFF)
-_LANE_BITS, _LANES = 16, 4
-"""Number of bits of a 64-bit random word that decide whether one pixel is flipped, and number of pixels per word."""
+_LANE_BITS = 16
+"""Number of bits of a 64-bit random word that decide whether one pixel is flipped."""
+_LANES = 4
+"""Number of pixels for which one 64-bit random word is enough."""
 
 
 @dataclass(frozen=True, slots=True)

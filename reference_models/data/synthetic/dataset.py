@@ -24,8 +24,10 @@ _FITTING_ROWS = 1 << 31
 """Number of rows of a table below which `scatter` can multiply a rank by its multiplier in int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
-_DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
-"""Mean and standard deviation of a synthetic dense feature: log(1 + x) with x exponential of mean 1."""
+_DENSE_MEAN = 0.5963
+"""Mean of a synthetic dense feature: log(1 + x) with x exponential of mean 1."""
+_DENSE_DEVIATION = 0.42
+"""Standard deviation of a synthetic dense feature: log(1 + x) with x exponential of mean 1."""
 
 
 class SyntheticClicks:

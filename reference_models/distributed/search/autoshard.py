@@ -31,15 +31,23 @@ from reference_models.distributed.search.task import NUM_REUSE_BINS, PlacementPl
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.training.eager import Adam
 
-NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
-"""Training of a policy: number of updates, tasks per update, plans drawn per task, and learning rate."""
+NUM_UPDATES = 400
+"""Number of updates in the training of a policy."""
+NUM_TASKS = 8
+"""Number of placement tasks in each update of a policy."""
+NUM_PLANS = 8
+"""Number of plans drawn for each task in an update of a policy."""
+LEARNING_RATE = 1e-3
+"""Learning rate of the training of a policy."""
 NUM_LATER_UPDATES = 100
 """Number of updates on larger placement tasks, for a policy that was trained on small tasks before."""
 SLACK = (1.1, 2.0)
 """Range from which a training task's memory is drawn: the memory of all its devices together, as a multiple of the
 bytes of all its tables."""
-MOST_TABLES, MOST_DEVICES = 100, 16
-"""Maximum number of tables, and of devices, in a policy's training tasks: the time of an update grows with both."""
+MOST_TABLES = 100
+"""Maximum number of tables in a policy's training tasks; the time of an update grows with it."""
+MOST_DEVICES = 16
+"""Maximum number of devices in a policy's training tasks; the time of an update grows with it."""
 NUM_DRAWN = 16
 """Number of random plans drawn from the policy for a placement task, in addition to the likeliest plan."""
 _NUM_FEATURES, _POOL_SIZE = 4 + NUM_REUSE_BINS, 256

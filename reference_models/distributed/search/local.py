@@ -19,10 +19,11 @@ from reference_models.distributed.search.repair import find_room, plan_of
 from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
-MAX_CUTS, PATIENCE = 40, {True: 3, False: 1}
-"""Limits of the local search: the maximum number of cuts of tables, and the number of cuts without gain after which
-the search ends. The second limit is 3 (key True) if the cost of a set of tables is the sum of the tables' costs, and
-1 (key False) if it is not, since judging a cut then takes longer."""
+MAX_CUTS = 40
+"""Maximum number of cuts of tables that the local search makes."""
+PATIENCE = {True: 3, False: 1}
+"""Number of cuts without gain after which the local search ends. The key is whether the cost of a set of tables is
+the sum of the tables' costs; if it is not, judging a cut takes longer."""
 _EVEN = 1 + 1e-3
 """Ratio of the slowest device's seconds to the devices' mean, up to which no table is cut, since cuts add work."""
 

@@ -25,9 +25,12 @@ from reference_models.distributed.search.repair import plan_of
 from reference_models.distributed.search.task import PlacementPlan, Task
 from reference_models.process.errors import ConfigError
 
-BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
-"""Width k of the beam (number of lists of tables and parts), number n of pieces cut in each list, and number L of
-successive cuts, as in the paper NeuroShard."""
+BEAM_WIDTH = 3
+"""Width k of the beam (number of lists of tables and parts), as in the paper NeuroShard."""
+NUM_CANDIDATES = 10
+"""Number n of pieces cut in each list of the beam, as in the paper NeuroShard."""
+NUM_CUTS = 10
+"""Number L of successive cuts, as in the paper NeuroShard."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
 """Upper limits of the number of columns on a device, as multiples of the devices' mean. A placement is made for each
 limit, and the fastest is taken. The last value, no limit, is not in the paper NeuroShard: tasks of few tables may

@@ -20,11 +20,17 @@ MAX_ENUMERATED = 9
 (Bell's number), made of 512 different sets whose costs are computed."""
 MAX_NODES = 5_000
 """Maximum number of branch-and-bound nodes of an integer program, after which the solver stops."""
-MAX_PLACES, MAX_WORK = 2_000, 1_000_000
-"""Limits of an integer program: maximum number of tables times devices, and of tables times devices times
-branch-and-bound nodes, since nodes of larger programs take longer."""
-_SOLVED, _STOPPED, _INFEASIBLE = 0, 1, 2
-"""Status codes in the results of scipy's `milp`: solved, stopped at a limit, infeasible."""
+MAX_PLACES = 2_000
+"""Maximum of the number of tables times the number of devices in an integer program."""
+MAX_WORK = 1_000_000
+"""Maximum of tables times devices times branch-and-bound nodes in an integer program, since nodes of larger programs
+take longer."""
+_SOLVED = 0
+"""Status code of scipy's `milp`: solved."""
+_STOPPED = 1
+"""Status code of scipy's `milp`: stopped at a limit."""
+_INFEASIBLE = 2
+"""Status code of scipy's `milp`: infeasible."""
 
 
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:

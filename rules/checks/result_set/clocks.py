@@ -14,20 +14,29 @@ from rules.logs.text import plural, show
 from rules.records.run import ObservedRecord, RunRecord, StartupRecord
 from rules.records.run_set import RunSetRecord
 
-LATE_S, LATE = 0.25, 0.01
-"""Tolerance for how much longer a run may be by the clock of its timekeeper (a separate process) than by its log: a
-number of seconds plus a fraction of the run's time. It is well above what honest runs need: in 376 of them, on two
-cores with up to 25 busy processes, the time measured by the parent process was from 54 ms shorter to 18 ms longer
-than the log's."""
-_OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Tolerances for how much longer a run may be by its second clock (outside of the process that writes the log) than
-by its log: seconds, a fraction for one run, and a fraction for all runs of a set. The first two judge a run that no
-timekeeper (a separate process) timed: its excess may be as large as the seconds or as the fraction of its time,
-whichever is larger. The first and the last judge any set: it is at fault if each run's excess is above the last
-fraction of that run's time, and the excesses add up to more than the seconds."""
-_CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
-"""Tolerance for the time from run_stop until the log was closed: the seconds or the fraction of the run, whichever is
-larger. The time is by the system's wall clock, which may be set meanwhile."""
+LATE_S = 0.25
+"""Seconds by which a run may be longer by the clock of its timekeeper (a separate process) than by its log, in
+addition to the fraction LATE. Both are well above what honest runs need: in 376 of them, on two cores with up to 25
+busy processes, the time measured by the parent process was from 54 ms shorter to 18 ms longer than the log's."""
+LATE = 0.01
+"""Fraction of its time by which a run may be longer by the clock of its timekeeper than by its log, in addition to
+LATE_S seconds."""
+_OLD_LATE_S = 1.0
+"""Seconds by which a run that no timekeeper timed may be longer by its second clock than by its log, if this is more
+than the fraction _OLD_LATE. It is also the limit of the excess of all runs of a set together, if every run exceeds
+_ALL_LATE."""
+_OLD_LATE = 0.02
+"""Fraction of its time by which a run that no timekeeper timed may be longer by its second clock than by its log, if
+this is more than _OLD_LATE_S seconds."""
+_ALL_LATE = 0.1
+"""Fraction of a run's time. A set is at fault if every run is longer by its second clock than by its log by more than
+this fraction, and the differences add up to more than _OLD_LATE_S."""
+_CLOSED_LATE_S = 2.0
+"""Seconds that may pass from run_stop until the log was closed, if this is more than the fraction _CLOSED_LATE of the
+run. They are by the system's wall clock, which may be set meanwhile."""
+_CLOSED_LATE = 0.05
+"""Fraction of a run's time that may pass from run_stop until the log was closed, if this is more than _CLOSED_LATE_S
+seconds."""
 LAUNCHED = "the world's size"
 """Text in run_set.json that states the source of the number of ranks, if torchrun or srun started the ranks."""
 _OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")

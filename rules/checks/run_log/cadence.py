@@ -38,9 +38,13 @@ _OF_PROGRESS = (
 )
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
-_APART_MS, _APART = 1e3, 0.1
-"""Delay above which two records with the same epoch_num count as two evaluations: the milliseconds or the fraction of
-the run, whichever is larger. After a shorter delay the later record may be another rank's of the same evaluation."""
+_APART_MS = 1e3
+"""Milliseconds between two records with the same epoch_num above which they count as two evaluations, if this is more
+than the fraction _APART of the run. After a shorter delay the later record may be another rank's of the same
+evaluation."""
+_APART = 0.1
+"""Fraction of a run between two records with the same epoch_num above which they count as two evaluations, if this is
+more than _APART_MS milliseconds."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:

@@ -15,8 +15,10 @@ from reports.text.formatting import count, duration, num_bytes, percent, plural,
 from rules.records.metrics import METRICS
 
 MAX_CHARTS = 12
-_LEAST, _MOST = 1e-12, 1e15
-"""Least and greatest value that charts draw, for rates in queries per second and for latencies in seconds."""
+_LEAST = 1e-12
+"""Least value that charts draw, for rates in queries per second and for latencies in seconds."""
+_MOST = 1e15
+"""Greatest value that charts draw, for rates in queries per second and for latencies in seconds."""
 _KINDS = (
     "Rates, latencies and service times are measured, or simulated where so named; bytes are computed. VALID is "
     "LoadGen's verdict on one run of this system, and is not an MLPerf® result."

@@ -13,9 +13,10 @@ from reports.statistics.intervals import MIN_RUNS, NOMINAL, LogSummary, log_summ
 from reports.text.formatting import duration, percent, plural, printable, si
 
 _FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
-_DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
-"""Width of a spread that covers 95 %, in standard deviations. Then the maximum half-width of an interval, in
-logarithms of the rate of queries; wider intervals are cut to it."""
+_DEVIATIONS = 2 * 1.96
+"""Width, in standard deviations, of a range that covers 95 % of a normal distribution."""
+_WIDEST = 10.0
+"""Maximum half-width of an interval, in logarithms of the rate of queries; wider intervals are cut to it."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
