@@ -134,15 +134,14 @@ def resolve(
     """Return the configuration of a benchmark with the user's values, `overrides`, applied in their order: a later
     value replaces an earlier one. Raises ConfigError or DefinitionError if a value is invalid.
 
-    If a user changes values that the benchmark fixes, the result is another benchmark. Its name is `name` or, if
-    `name` is None, the original's name followed by `derived_suffix`. ConfigError is raised if both are None.
+    If a user changes values that the benchmark fixes, the result is another benchmark, named `name` or, if `name` is
+    None, the original's name followed by `derived_suffix`. ConfigError is raised if both are None.
 
-    Measurements without a target give a `derived_suffix`. If a user then changes a key of the model's shape, the keys
-    that depend on it follow; if a user changes the shape of the data, `reshape` makes the data synthetic or refuses
-    the change.
-
-    Some sections of a definition are read by only some measurements. Of these sections, only those named in
-    `sections` are kept.
+    - `derived_suffix` is given for measurements that do not train to a target. In these, a change of the model's
+      shape also changes the keys that depend on it.
+    - `reshape` is called if a user changes the shape of the data; it makes the data synthetic or refuses the change.
+    - `sections` names the optional sections of a definition that the measurement reads. Other optional sections are
+      left out.
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)

@@ -283,11 +283,10 @@ def _keep_busy(
     store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], first: int, slot: Slot
 ) -> bool:
     """Keep a slot (cores and GPUs) busy by repeating a finished repetition in a temporary folder. Return whether that
-    succeeded; False also if no configuration has finished its first repetition.
+    succeeded; False also if no configuration has finished a repetition.
 
-    The work is the first repetition of the slot's own configuration in the present batch, which has the index `first`
-    + the slot's number. If this configuration has not finished its first repetition, the work is the first repetition
-    of the first configuration that has.
+    The repeated repetition is the first one of the slot's own configuration, or that of another configuration if the
+    slot's own has not finished one. `first` is the index of the configuration in slot 0.
     """
     places = [each for each in (first + slot.number, *store.sets) if each in store.sets]
     found = next((each for each in places if store.keeper(stage, each).is_done(0)), None)

@@ -37,8 +37,8 @@ class Request:
 
     verb: str = "run"
     like: str | None = None
-    """Command of the core, such as `sweep`, whose kinds of measurement an extension's command offers too; None for a
-    command with kinds of its own."""
+    """Command of the core, such as `sweep`, whose kinds of measurement this extension's command also has. None if the
+    command has kinds of its own."""
     benchmark: str | None = None
     """Name or path of a benchmark definition. None stands for the definition of the existing run set with --beside,
     else for dlrm_small."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 _LONELY = 1e-4
-"""Mean number of queries that arrive during the longest call of the model, for a simulation in which queries
+"""Mean number of queries that arrive during the longest call of the model, in a simulation in which queries
 practically never wait for one another."""
 
 
@@ -71,8 +71,8 @@ class Traffic:
     arrivals_s: Times
     items: NDArray[np.int64]
     factors: Times
-    """Factor of each query: duration of a call that begins with the query, divided by the mean duration of calls with
-    as many items."""
+    """Factor for each query by which the call that begins with it lasts longer than the mean of calls with as many
+    items."""
 
 
 def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, seed: int) -> Traffic:

@@ -22,8 +22,8 @@ _DRAWN_EVERY_S = 0.1
 """Shortest seconds between two redraws of the status: each takes a millisecond of the CPUs that are being
 measured."""
 _BARS = ((100, 20), (72, 10))
-"""Widths in columns: a terminal at least as wide as the first has a progress bar as wide as the second; narrower ones
-have none."""
+"""Width of the progress bar by width of the terminal, in pairs (terminal at least, bar), in columns. Narrower
+terminals have no bar."""
 
 
 class StatusRow(NamedTuple):

@@ -92,7 +92,7 @@ class Slot:
     """GPUs that processes in the slot see, as CUDA_VISIBLE_DEVICES names them; empty where they use none."""
     stop: Stop = field(default_factory=Stop)
     stays: list[_Stay] = field(default_factory=list)
-    """Stays of workers in all slots (cores and GPUs) of an experiment: one list, which the slots share."""
+    """Times at which workers used the slots (cores and GPUs) of an experiment. All slots share this one list."""
 
     @property
     def variables(self) -> dict[str, str]:

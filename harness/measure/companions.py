@@ -78,7 +78,7 @@ class Process:
     world: World
     on_event: OnEvent
     record: type[Record]
-    """Type of the JSON record that gets the fields which the process's companions return."""
+    """Type of the JSON record that the process writes; observers of the measurement (companions) add fields to it."""
     benchmark: Benchmark
     config: WorkloadConfig
     dataset: OpenedDataset

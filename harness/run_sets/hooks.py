@@ -73,8 +73,8 @@ class Hooks:
             raise HookError(f"--{name} {shlex.quote(command)} ended with exit code {record.exit_code}.{said}")
 
     def refuse_other(self, folder: Path, recorded: Mapping[HookName, str], resume: str) -> None:
-        """Raise HarnessError (exit 2) where a run set began with other hooks (user's commands) than are given: all
-        its repetitions have the same hooks, and a file never starts a command."""
+        """Raise HarnessError (exit 2) if the hooks (a user's commands before and after each repetition) differ from
+        those with which the run set began. Hooks are given on the command line, since no file may start a command."""
         if self.asked == dict(recorded):
             return
         if not recorded:

@@ -178,8 +178,9 @@ def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
 
 
 def answer(text: str) -> str:
-    """Return this installation's answer to a query. Raises the errors of resolving a configuration where the
-    definition cannot run here."""
+    """Return the answer of this installation of dlrmbench to a query from another one, as JSON: what it would run for
+    a benchmark definition, on this system. Raises the errors of resolving a configuration if the definition cannot
+    run here."""
     question = convert(json.loads(text), InstallationQuery)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
     workload = parse_recorded(benchmark)

@@ -40,7 +40,7 @@ class IdMapConfig:
 
     @property
     def looks_at_data(self) -> bool:
-        """Return whether building the id map reads the training split, or the generator that made the split."""
+        """Return whether building the id map needs data: the training split, or the generator that made it."""
         return self.is_active and self.kind not in ("hash", "quotient_remainder")
 
     def shapes(self, num_embeddings: Sequence[int]) -> tuple[tuple[int, int], ...]:

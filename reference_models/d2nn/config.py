@@ -84,7 +84,7 @@ def columns(num_classes: int) -> int:
 
 
 def num_propagations(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
-    """Return two numbers, over all tasks: the propagations of light from one plane to the next, and the propagations
-    that begin at a trained mask. Only one propagation begins elsewhere, at the pattern."""
+    """Return two numbers of propagations of light, added over all tasks: all propagations from one plane to the next,
+    and those that begin at a trained mask. A task's first propagation begins at the input pattern."""
     behind = model.num_shared_masks + num_tasks * model.num_task_masks
     return behind + 1, behind

@@ -141,11 +141,11 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
-        """Run an exchange of dense gradients, wait for it, and count the bytes that it says it has all-reduced.
+        """Run an exchange of dense gradients, wait for it, and count the bytes that it all-reduced. `exchange`
+        returns its result and these bytes.
 
-        `exchange` returns its result and these bytes. Collectives are not counted by a TorchDispatchMode meanwhile:
-        some begin in a thread of the process group, which no mode sees; others begin in this thread, and would be
-        counted twice.
+        Meanwhile collectives are not counted by a TorchDispatchMode: it would miss those that begin in a thread of
+        the process group, and count the others twice.
         """
         started_s = now_s(self._device)
         with _disable_current_modes():
@@ -230,12 +230,12 @@ def gather_traffic(
     bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Traffic:
-    """Return the traffic of all ranks, on every rank: bytes per step and evaluation, by content, and a step's times.
+    """Return the traffic of all ranks, on every rank: the bytes of a training step and of an evaluation for each
+    content (pooled rows, gradients and the like), and the time of each kind of collective call.
 
-    `steps` is the counter that counted one training step per round. `evaluation` is the counter of one evaluation; if
-    it is None, so are the bytes of an evaluation. The time of a kind of call is the mean of the ranks' medians. Each
-    call was waited for as soon as it was made. So its time includes waiting for slower ranks, and no call overlapped
-    with computing. `placement` is copied to the result.
+    `steps` counted one training step per round. `evaluation` counted one evaluation; if it is None, so are the bytes
+    of an evaluation. The time of a kind of call is the mean of the ranks' medians. It includes waiting for slower
+    ranks, and no call overlapped with computing. `placement` is copied to the result.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
@@ -250,7 +250,8 @@ def gather_traffic(
 
 
 def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
-    """Return the names of the collective operators that any of the counters saw, by content."""
+    """Return a dict from what was exchanged (pooled rows, gradients and the like) to the names of the collective
+    operators that did it, over all counters."""
     names: dict[str, set[str]] = defaultdict(set)
     for counter in counters:
         for kind, found in counter.operators.items() if counter is not None else ():

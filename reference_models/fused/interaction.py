@@ -96,8 +96,8 @@ class DotPass:
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Allocate the pass's buffers. `matmuls` decides nothing but whether compiled functions compute the products
-        of pairs."""
+        """Allocate the pass's buffers. Of `matmuls`, the pass uses only the setting whether compiled functions
+        compute the products of pairs."""
         self._dot, dim = dot, dot.like.shape[1]
         is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
         self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
@@ -215,12 +215,13 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return two gradients of a cross layer: of its input x, and of x_0, the input of all cross layers.
+        """Return two gradients of a cross layer: of its input x, and of x_0, the input of all cross layers. `dy` is
+        the gradient of the layer's output; it may be overwritten by the gradient of x.
 
-        The gradient of x may be written over `dy`, the gradient of the layer's output. `dx_0` is the memory of the
-        gradient of x_0; None if no memory is allocated yet. With `adds` it holds the sum over the layers so far, to
-        which this layer's part is added; else it is overwritten. With `ends`, for the last layer of the backward
-        pass, the result may be the sum of both gradients, and None.
+        - `dx_0`: memory for the gradient of x_0; None if no memory is allocated yet.
+        - `adds`: add to `dx_0`, which holds the sum over the layers so far; otherwise overwrite it.
+        - `ends`: this is the last layer of the backward pass. The sum of both gradients may then be returned as the
+          first, and None as the second.
         """
         dz = self._z
         if self._cpu_kernels is not None:

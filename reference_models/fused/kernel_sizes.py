@@ -37,7 +37,7 @@ class KernelSizes:
     pieces: int
     """Number of partial sums added at a time for a table row whose lookups are divided among several blocks."""
     tile: int
-    """Number of table rows of a bag that a program reads at once."""
+    """Number of table rows of a bag that a program (instance) of the Triton kernel reads at once."""
     samples: int
     """Number of samples that one program (instance) of the Triton kernel for a cross layer's gradients computes one
     after the other."""

@@ -26,13 +26,13 @@ class Matmuls:
         has_kernels: bool = False,
         cpu_kernels: CPUKernels | None = None,
     ) -> None:
-        """Store the choice of kernels (None: every product by torch.mm) and the operands' type (None: the weights').
+        """Store which kernel computes each matrix product (None: torch.mm for all) and the type of operands (None:
+        the weights').
 
-        With `keeps_results`, each product keeps its own memory for its result over all steps. On a CPU this saves the
-        system the clearing of new pages at each step. Without it, torch's allocator supplies the memory, and reuses
-        it within a step. The work around the products is done by Triton's kernels if `has_kernels`
-        (`reference_models.fused.kernel_check`), by `cpu_kernels` on a CPU in float32 if they are given, and else by
-        torch's operators.
+        With `keeps_results`, each product keeps its own memory for its result over all steps, which saves page faults
+        on a CPU. Without it, torch's allocator supplies the memory. The work around the products is done by Triton's
+        kernels if `has_kernels` (`reference_models.fused.kernel_check`), on a CPU by the compiled `cpu_kernels` if
+        given, and else by torch's operators.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels

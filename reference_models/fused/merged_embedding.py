@@ -131,10 +131,8 @@ class MergedEmbedding:
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the row numbers [B * H], in the merged weight of all tables, of the ids `indices` [B, H].
-
-        Compiled functions take the ids themselves: with them the result is the ids as int64 [B, H].
-        """
+        """Return the row numbers, in the merged weight of all tables, of the ids `indices` [B, H]: [B * H]. With
+        compiled functions, which find the rows themselves, the ids are returned as int64 [B, H]."""
         if self._cpu_kernels is not None:
             return indices.to(torch.int64).contiguous()
         rows = torch.empty(indices.shape, dtype=self._row_type, device=indices.device)
@@ -181,9 +179,8 @@ class MergedEmbedding:
         require.
 
         There are as many sums of gradients as lookups, although fewer rows may be touched. The sums beyond the number
-        of touched rows are zero. A zero sum is added to the row of the sorted lookup of the same index: this changes
-        nothing, and spreads the additions over many rows. Triton's kernels, where they are used, compute only the
-        sums of touched rows. `gradients` may be of a narrower type than the tables.
+        of touched rows are zero, and adding them changes nothing. Triton's kernels, where they are used, compute only
+        the sums of touched rows. `gradients` may be of a narrower type than the tables.
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:

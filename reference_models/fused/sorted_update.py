@@ -11,8 +11,7 @@ import torch
 from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
 
 _MAX_LOOKUPS = 1 << 30
-"""Maximum number of lookups of a batch: indices of partial sums beyond the last block of lookups must fit 32 bits,
-too."""
+"""Maximum number of lookups of a batch, so that all indices that the kernels compute fit 32 bits."""
 
 
 def _launch(

@@ -26,8 +26,8 @@ _TURNS = 5
 _SLICE_S = 1e-3
 """Seconds of one timing of a form (kernel); the forms of a product are timed alternately."""
 _CLOSE = 1.15
-"""Limit of the seconds of a form (kernel), as a multiple of the fastest form's: slower forms are timed no further
-after all forms were timed _TURNS times."""
+"""Limit of a kernel's time, as a multiple of the fastest kernel's. After _TURNS timings of each kernel, those above
+the limit are timed no further."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
 """Seconds spent on timing a product after which no further turn (one timing of each form) begins. The limit holds

@@ -50,12 +50,9 @@ def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
 def _cross_gradients(
     dy, x_0, z, dx_0, parts, num_samples, num_columns, samples, ADDS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Compute a cross layer's gradients for `samples` samples and COLUMNS columns. The gradient of x_0, dy z, is
-    written to dx_0, or added to it. The gradient of z, dy x_0, is written over z. The sums of dy x_0 over the samples
-    are written to `parts`.
-
-    Two samples are read before either is written, so that the loads of all their operands overlap.
-    """
+    """Compute a cross layer's gradients for `samples` samples and COLUMNS columns. The layer's output is x_0 z + x,
+    with the linear map z, and dy is its gradient. The gradient of x_0 (dy z) is written to dx_0, or added to it. The
+    gradient of z (dy x_0) is written over z, and its sums over the samples to `parts`."""
     begin = tl.program_id(0) * samples
     stop = tl.minimum(begin + samples, num_samples)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

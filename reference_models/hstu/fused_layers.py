@@ -55,10 +55,13 @@ def _places(lengths: Sequence[int], belongs: torch.Tensor) -> torch.Tensor:
 class GatedAttention(torch.autograd.Function):
     """Attention of an HSTU layer from projections to output, head by head, without padding and with few copies.
 
-    `uvqk` [S, L, 4 I] are the projections u, v, q and k of L tokens `x` [S, L, D]; the last C tokens are candidates.
-    `past` [S, P, 2 I] are values and keys of past events; if it is None, the past events are the first P tokens of
-    `uvqk`. `gain` and `shift` [I] belong to the layer norm LN, W is [D, 3 I]. With u replaced by silu(u), and
-    a = silu(q k' / sqrt(d)) v / n, returns x + [u, a, u * LN(a)] W'.
+    The batch has S sequences of L tokens `x` [S, L, D], of which the last C are candidates. `uvqk` [S, L, 4 I] has
+    the projections u, v, q and k, each I wide. `past` [S, P, 2 I] has values and keys of past events; if it is None,
+    the past events are the first P tokens of `uvqk`. `gain` and `shift` [I] belong to the layer norm LN, and W is [D,
+    3 I].
+
+    With u replaced by silu(u), and a = silu(q k' / sqrt(d)) v / n for heads of width d and n positions, the result is
+    x + [u, a, u * LN(a)] W'.
     """
 
     @staticmethod

@@ -21,7 +21,8 @@ AGAIN = "The dataset is damaged: generate it again."
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Batch of S users' sequences, T past events and B candidates in all, by sequence, each in order of time."""
+    """Batch of S users' sequences: T past events and B candidates, counted over all sequences. Both are stored
+    sequence after sequence, and in order of time within a sequence."""
 
     past_items: torch.Tensor
     """Items of the past events of a batch's sequences: int64 [T]."""

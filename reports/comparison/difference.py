@@ -21,8 +21,8 @@ from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 _RULES: SettingSection = "rules"
-"""Name of the section of settings that holds a ruleset's verdicts on two compared configurations, present only if the
-user names a ruleset."""
+"""Name of the section that lists, among the differing settings of two configurations, the verdicts of a ruleset. It
+is present only if the user names a ruleset."""
 MAX_VALUES = 4
 # Fields of the MLPerf system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})

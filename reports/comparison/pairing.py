@@ -136,10 +136,9 @@ class Pairing:
     def step(self, factor: str) -> float:
         """Return the resolution of a compared quantity, as a fraction: the coarser one of the two results'
         resolutions. For example, the distance between evaluations limits the resolution of the samples to converge.
-        Tests assume that values spread by at least what the resolution implies.
 
-        If both runs of every pair converge identically, there is no such rounding: the samples to converge have the
-        resolution 0, and the time to train has only the clock's resolution.
+        If both runs of every pair have the same samples to converge, evaluations do not limit the comparison. The
+        samples then have the resolution 0, and the time to train has the clock's.
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")

@@ -219,9 +219,9 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     (non-inferiority test)."""
     pairs_to_tell: tuple[int | None, ...] = ()
     """Numbers of pairs of runs, made alternately, that should suffice to exclude a regression that is not excluded
-    yet. None stands for more than 1,000 pairs. Results that were measured one after the other have two numbers: the
-    first for the time to train, the second for the throughput. The second number of pairs is enough if runs of equal
-    seed converge alike, because the results can then differ only in speed."""
+    yet; None for more than 1,000 pairs. There is one number if the results were measured alternately, and two
+    otherwise: for the time to train, and for the throughput alone, which is enough if runs of equal seed converge
+    alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)

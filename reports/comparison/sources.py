@@ -129,13 +129,11 @@ def _count_unlike(one: Result, other: Result) -> int:
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
-    """Read the result at `base` and the results at `news`. If a path in `news` holds the result at `base` among
-    others, only the others are kept.
+    """Read the result at `base` and the results at `news`. The result at `base` is left out of `news` if a path in
+    `news` holds it among others.
 
-    If `reference` names a reference system, its results follow that have the same benchmark and kind of measurement
-    as a result read before. Of these, the result whose configuration is most similar to that of `base` comes first.
-    Labels are made distinct. Only a measurement without logs that is read again from the path of `base` keeps its
-    label.
+    If `reference` names a reference system, its results of the same benchmark and kind of measurement follow, the one
+    most similar to `base` first. Labels are made distinct.
 
     Raises InputError if a path holds no result, if `base` holds several, or if a result set of the reference system
     cannot be a reference. Raises DefinitionError if `ruleset` is wrong. Raises ReferenceSystemError if the reference

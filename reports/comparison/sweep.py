@@ -39,7 +39,8 @@ BEST_CONFIDENCE = 0.98
 best in speed or quality."""
 
 _BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
-"""Index (0 base, 1 new) of the better of two compared configurations: a dict from the verdict on the new one."""
+"""Dict from the verdict on the new one of two compared configurations to the index of the better one (0 base, 1
+new)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -393,12 +394,11 @@ def _is_control(side: Result) -> bool:
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
-    """Return the labels of results in `others` that are as good as `best`, so far as tests can tell: they are not
-    shown to be slower, or worse. The tests take into account that `best` was chosen from the same data.
+    """Return the labels of results in `others` that no test shows to be slower, or worse, than `best`. The tests take
+    into account that `best` was chosen from the same data.
 
-    The confidence is BEST_CONFIDENCE over all pairs together. A result counts as slower if a test with the spread of
-    the two results shows it. If all results were measured alternately, a second test, with the spread of all results,
-    must show it as well.
+    The confidence is BEST_CONFIDENCE over all pairs together. A test uses the spread of the two results that it
+    compares. If all results were measured alternately, a second test with the spread of all results must agree.
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)

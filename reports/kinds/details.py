@@ -26,18 +26,24 @@ class Details:
     """Additional presentation of one kind of measurement, such as throughput, or of study (tables of computed or
     measured numbers). Members are functions or values that a page or a terminal uses.
 
-    For measurements: `lines` makes a result's named values for a terminal. `columns` are columns of a page's table of
-    results, placed after the compared quantity. They replace the means of the other recorded quantities: those named
-    in `hidden` have no column of means. `blocks` makes the blocks below the table, with ids that begin with the given
-    id. `answer` makes the title of a page whose results are all of this kind. `following` suggests the comparison to
-    make after a single result: it returns the options of the command `versus` and the purpose, or None where there is
-    nothing to compare.
+    For measurements:
 
-    For studies: `chart` draws a table of the study, with the given id. `modelled` names the devices that the study
-    models, which may differ from the machine that computed it; it is '' where the study does not name devices. The
-    first `num_leading` findings of the study stand before its first chart and table, the others below; None puts all
-    findings before. `is_answer` states that the study answers the question for which the page's other results were
-    measured. The page then has the study's title, and the study's sections come first.
+    - `lines` makes a result's named values for a terminal.
+    - `columns` are columns of a page's table of results, placed after the compared quantity.
+    - `hidden` names recorded quantities whose means get no column of their own.
+    - `blocks` makes the blocks below the table, with ids that begin with the given id.
+    - `answer` makes the title of a page whose results are all of this kind.
+    - `following` suggests the comparison to make after a single result: it returns the options of the command
+      `versus` and the purpose, or None if there is nothing to compare.
+
+    For studies:
+
+    - `chart` draws a table of the study, with the given id.
+    - `modelled` names the devices that the study models, which may differ from the machine that computed it; '' if it
+      names none.
+    - `num_leading` is the number of findings that stand before the first chart and table; None for all.
+    - `is_answer` states that the study answers the question for which the page's other results were measured. The
+      page then has the study's title, and the study's sections come first.
 
     `terms` are entries of the glossary.
     """

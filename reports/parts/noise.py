@@ -31,8 +31,8 @@ def smallest_words(smallest: Smallest) -> str:
     later set, 7.8 % (4.5 – 31 %) alternately if this hour is usual (80 % power)'. The first is for a set measured
     later, the second for two sets measured alternately (A/B).
 
-    The second difference is computed from the noise of this set's runs. Noise may come and go, so sets measured in
-    another hour may need a larger difference.
+    The second difference is computed from the noise of this set's runs. "If this hour is usual" says that in another
+    hour noise, and with it the difference, may be larger.
     """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"

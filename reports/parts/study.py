@@ -187,9 +187,9 @@ def _shared_seconds(table: StudyTable) -> TimeUnit | None:
 
 
 def _near_seconds(values: Sequence[float], shared: TimeUnit | None = None) -> TimeUnit:
-    """Return the time unit of a column, with its number of decimals. The unit is `shared` if given, else the unit
-    that suits the smallest time. There are as many decimals as give the smallest time three significant digits. Only
-    a column with a single time, in the unit that suits this time, keeps the unit's usual decimals."""
+    """Return the time unit of a column, and its number of decimals. The unit is `shared` if given, else the unit that
+    suits the smallest time. The smallest time gets three significant digits; a column of a single time in its own
+    unit has the unit's usual decimals."""
     positive = {value for value in values if value > 0 and math.isfinite(value)}
     least = min(positive, default=None)
     own = time_unit([least])

@@ -195,12 +195,12 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide a table's columns into parts that fit the terminal's width; return the column indices of each part.
-    Every part begins with the columns that name the rows. A table that fits is one part.
+    """Divide a table's columns into parts that fit the terminal's width; return the column indices of each part. A
+    table that fits is one part.
 
-    The first column names the rows; the columns after it that are marked `names_row` may be added. A column is added
-    if all naming columns then take at most half of the width. If the naming columns so far do not distinguish all
-    rows, two thirds of the width are allowed.
+    Every part begins with the columns that name the rows: the first column, and further ones marked `names_row` as
+    long as they take at most half of the width together. Until the rows' names are distinct, they may take two
+    thirds.
     """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)

@@ -71,9 +71,8 @@ def interleaving_of(folder: Path) -> str | None:
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """Return distinct labels of result sets, made from their names and folders.
 
-    If sets in different pairs or sweeps have the same name, the labels of all sets in these pairs and sweeps are
-    preceded by the name of the pair's or sweep's folder, as in 'beside-small-20261122T101500Z/base'. Any other
-    repeated name gets a number.
+    Sets of pairs and sweeps whose names occur in several pairs or sweeps are labelled with the folder of the pair or
+    sweep, as in 'beside-small-20261122T101500Z/base'. Any other repeated name gets a number.
     """
     groups = _groups_of([folder for _, folder in places])
     used: dict[str, set[Path | None]] = {}

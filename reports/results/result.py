@@ -55,8 +55,8 @@ _GRIDS = {
     "epochs_to_converge": (samples_step, AT_LEAST),
     "throughput_samples_per_s": (clock_step, NOMINAL),
 }
-"""Dict from the name of a quantity in RunResult to a pair: the function that computes the resolution of a run's
-value, and the confidence of the interval of the quantity's mean."""
+"""Dict from a quantity of a run, named as in RunResult, to a function and a confidence. The function computes the
+resolution of the quantity in a run; the confidence is that of intervals of its mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

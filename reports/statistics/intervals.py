@@ -88,11 +88,11 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
     least 2.
 
     The values lie on a grid, such as the grid of evaluations. `step` is the grid's step as a fraction of the values:
-    one number for all groups, or an array [...]. A coarse grid changes the interval in two ways; a fine grid hardly
-    does. First, the variance is given a lower bound (`sample_variance`), because equal values on a grid may stem from
-    unequal ones. Second, the interval is widened by the shift of the mean if one run ended a step earlier or later,
-    which is the continuity correction of a mean on a grid (Cox 1970, "The continuity correction"). Half of this shift
-    is usual. The whole shift is used here because the distribution over few values is skewed.
+    one number for all groups, or an array [...]. A coarse grid changes the interval twice. First, the variance has a
+    lower bound (`sample_variance`), because equal values on a grid may stem from unequal ones. Second, the interval
+    is widened by the shift of the mean if one run ended a step earlier or later: a continuity correction (Cox 1970,
+    "The continuity correction"). Usual is half of this shift; the whole is used here because the distribution over
+    few values is skewed.
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)

@@ -30,10 +30,10 @@ def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
 ) -> tuple[list[TestResult], list[float]]:
     """Test one family of differences by Holm's method. Each item of `family` is a pair (margin, difference); the
-    margin is the smallest effect. `shares` are p-values of further tests in the family, such as tests on the shares
-    of runs that converged.
+    margin is the smallest effect. `shares` are p-values of further tests that count in the family, such as tests on
+    the shares of runs that converged.
 
-    Returns the results of the differences, and the Holm levels of the further tests.
+    Returns the results of the differences, and the levels at which the further tests are made.
     """
     if not family:
         return [], _holm(shares, confidence)
@@ -49,10 +49,9 @@ def judge_family(
 
 
 def confidence_with_best(number: int, confidence: float) -> float:
-    """Return the confidence level for the family of comparisons of the best of `number` groups with each other group.
-    At this level, `confidence` holds over all pairs of groups. Pairs without the best group count as well, because
-    the best group is chosen from the same data. The tests are two-sided: in each pair either group may be found
-    worse."""
+    """Return the two-sided confidence level for comparing the best of `number` groups with each other group. The
+    level is corrected for all pairs of groups, because the best group is chosen from the same data, so that
+    `confidence` holds over all of them together."""
     return 1.0 - 2.0 * (1.0 - confidence) / number
 
 

@@ -39,9 +39,9 @@ MIN_EXPONENT = 1e-3
 MAX_EXPONENT = 5.0
 """Largest exponent b that the fit of a scaling law searches."""
 _LOGARITHM = 0.01
-"""Largest exponent b that counts as a logarithmic law. If the lower end of the interval of b is at most this value,
-the lower end is set to 0. Against log C, a curve with this exponent changes its slope by only 2 % over a decade of C;
-a logarithmic law has a constant slope."""
+"""Exponent b up to which a scaling law a * C ** -b + c counts as logarithmic. If the lower end of the interval of b
+is at most this value, the lower end is set to 0. With this exponent the slope against log C, constant for a
+logarithmic law, changes by only 2 % over a decade of C."""
 _RESAMPLES = 2000
 _EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
 _NUM_SECTIONS = 30
@@ -53,8 +53,8 @@ LACK_OF_FIT = 0.001
 _NUM_FREE = 3
 """Number of free parameters of the scaling law: a, b and c."""
 _IMMATERIAL = 1e-4
-"""Residual that the test of lack of fit always takes for noise, even if the seeds hardly differ. It is the residual
-of the sizes' means from a fitted law, as a fraction of the range of the means."""
+"""Floor of the noise in the test of lack of fit, for seeds that hardly differ. It is the residual of the sizes' means
+from a fitted law, as a fraction of the range of the means."""
 METHOD = "bootstrap over seeds"
 
 

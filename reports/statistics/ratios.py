@@ -226,15 +226,13 @@ def decide(
     """Return the verdict on differences of log time, or of another quantity of which more means slower.
 
     `margin` is the smallest effect (the equivalence margin) on the scale of the differences: log1p(0.03) of log time,
-    for a ratio of 1.03. Two intervals decide: the first has the two-sided error probabilities `levels`, the second
-    has a tail of `within_levels` at each end. 'faster' or 'slower': the first interval excludes zero, and the
-    difference is at least `margin`. 'no difference shown': the second interval lies within `margin`. 'below the
-    smallest effect': the second interval lies within `margin`, and both intervals exclude zero. 'inconclusive': all
-    other cases.
+    for a ratio of 1.03. The first of two intervals has the two-sided error probabilities `levels`; the second has a
+    tail of `within_levels`, by default half of `levels`, at each end. Both are widened by the drift tolerance.
 
-    Both intervals are widened by the drift tolerance. `levels` and `within_levels` need not share one error
-    probability: no true difference is both zero and beyond `margin`, so at most one of the two tests can be wrong. If
-    `within_levels` is None, half of `levels` is used, and both intervals are the same.
+    - 'faster' or 'slower': the first interval excludes zero, and the difference is at least `margin`.
+    - 'no difference shown': the second interval lies within `margin`.
+    - 'below the smallest effect': the second interval lies within `margin`, and both intervals exclude zero.
+    - 'inconclusive': all other cases.
     """
     tails = np.asarray(levels) / 2.0 if within_levels is None else np.asarray(within_levels)
     apart_p = difference.apart_p()

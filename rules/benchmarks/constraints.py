@@ -33,12 +33,11 @@ class Constraint:
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """Return the constraint with the other key replaced by that key's value, `value_of(other)`. A constraint that
-        names no other key is returned unchanged.
+        """Return a constraint on one key with the name of another key in it replaced by that key's value,
+        `value_of(other)`. A constraint that names no other key is returned unchanged.
 
-        Return a free constraint if the other key has no value. Return a free constraint also if bounds are
-        proportional to a value that is not a number above 0 and below 1e18. Another rule reports such missing and
-        wrong values.
+        Return a constraint that allows everything if the other key has no value, or if bounds are proportional to a
+        value that is not a number above 0 and below 1e18. Another rule reports such missing and wrong values.
         """
         if self.other is None:
             return self

@@ -53,9 +53,11 @@ class FirstEval:
     slope: Count
     """Factor of global_batch_size in the formula for the first evaluation."""
     offset: Count
-    """Number added to slope * global_batch_size."""
+    """Number added in the formula for the first evaluation, FLOOR((slope * global_batch_size + offset) / divisor)
+    samples."""
     divisor: PositiveCount
-    """Divisor of slope * global_batch_size + offset."""
+    """Divisor in the formula for the first evaluation, FLOOR((slope * global_batch_size + offset) / divisor)
+    samples."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

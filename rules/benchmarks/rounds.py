@@ -68,13 +68,11 @@ def find_definition(
 ) -> Benchmark | None:
     """Return the definition of the benchmark that a log names; None if the benchmark has no definition.
 
-    If the name is a shipped benchmark's, the definition is a shipped one. If the log states a version, return this
-    version, or None if this version is not shipped. If the log states no version, the version is the one in
-    `benchmark_file`, else the one in the file `beside` the log, else the current one. A file counts only if it has
-    the benchmark's name and its version is shipped.
-
-    If the name is not a shipped benchmark's, return the definition in `benchmark_file`, else the one in the file
-    `beside` the log. The latter counts only if it has the benchmark's name.
+    - For the name of a shipped benchmark, a shipped definition: of the version that the log states, else of the
+      version in `benchmark_file`, else of the version in the file `beside` the log, else the current one. None if the
+      stated version is not shipped.
+    - For any other name, the definition in `benchmark_file`, else the definition in the file `beside` the log if that
+      has the log's name.
 
     A file `beside` the log that cannot be loaded is ignored. Raises DefinitionError if `benchmark_file` cannot be
     loaded, or if it has the name of a shipped benchmark but other content.

@@ -108,10 +108,10 @@ class Finding:
 class Rule(Generic[S]):
     """Rule that judges subjects (logs, sets, submissions or rounds) of type S.
 
-    `requires` are codes of other rules, and `reads` are the keys or fields that the rule reads. The rule is skipped
-    if one of the required rules failed on a key or field in `reads`; on any key or field, if `reads` is None.
-    `applies` returns the reason why the rule does not apply to a subject; None if it applies. `place` returns the
-    place shown for a problem that names no place. If `place` is None, the subject itself is shown.
+    `requires` are codes of other rules, and `reads` are the keys or fields that the rule reads; None for all. The
+    rule is skipped if a required rule failed on a key or field that it reads. `applies` returns the reason why the
+    rule does not apply to a subject; None if it applies. `place` returns the place shown for a problem that names no
+    place. If `place` is None, the subject itself is shown.
     """
 
     code: str

@@ -115,8 +115,8 @@ def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
 
 
 def is_accepted_by_round(verdict: Verdict) -> bool:
-    """Return whether the compliance checker of the MLPerf round accepts every log in which this harness's rules find
-    errors. False where no log has errors, or the result set has errors beside those of its logs."""
+    """Return whether the compliance checker of the MLPerf round accepts all the logs in which rules here find errors.
+    False if no log has errors, or if the result set has errors of its own."""
     logs = verdict.logs or (verdict,)
     rejected = [log for log in logs if _broken(log) - _FORGIVABLE]
     answers = [_asked_of_round(log) for log in rejected]

@@ -326,9 +326,9 @@ def say_expected(error: str) -> str:
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
-    """Return the name, the value and the type annotation of the member that one step of a path leads to. The path is
-    part of msgspec's error message and leads to an invalid value. It does not name the keys of mappings, so in a
-    mapping the first invalid entry is taken."""
+    """Follow one step of the path to an invalid value, as msgspec's error message gives it. Return the name, the
+    value and the type annotation of the member there. The path does not tell a mapping's keys apart, so in a mapping
+    the first invalid entry is taken."""
     if (name := step["name"]) is not None:
         hints = next(
             (

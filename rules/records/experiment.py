@@ -73,8 +73,8 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     experiment. Reading the file never runs it."""
     failure: FailureRecord | None
     notes: dict[str, str]
-    """Map from a kind of measurement to the reason why its stage left no result for the configuration. It lists only
-    stages whose failures are noted and stop nothing."""
+    """Dict from kinds of measurement to the reason why the configuration has no result of that kind. Only kinds whose
+    failure does not stop the experiment are listed."""
 
 
 class StopRecord(Record, frozen=True, kw_only=True):

@@ -287,8 +287,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
 
     @property
     def tied(self) -> tuple[StepTimeRecord, ...]:
-        """Return the timed settings with another number of threads than the chosen setting whose step time equals the
-        chosen setting's within the factor `TIE`."""
+        """Return the timed settings that are as fast as the chosen one (step times equal within the factor `TIE`)
+        with another number of threads."""
         chosen = self.chosen_way
         others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)

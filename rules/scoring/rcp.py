@@ -81,8 +81,8 @@ class Convergence:
     """Probability that a result set's mean epochs to converge would be as low as measured, or lower, by luck. None
     for MLPerf's benchmarks."""
     factor_at_upload: float | None = None
-    """Factor that would multiply the time without the reference points that were added after the round's results.
-    None if it equals `factor`."""
+    """Normalisation factor of the score as it was when the round's results were submitted, without reference points
+    added later. None if it equals `factor`."""
 
 
 def olympic(values: Sequence[float]) -> float:

@@ -340,10 +340,12 @@ def is_trained_samples(value: object, epochs: float, size: int) -> bool:
 
 
 def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
-    """Return the number of epochs that follows from a log's train_samples, if epoch_num contradicts it: train_samples
-    divided by the size of the dataset. None if the two keys agree, if train_samples is the size of the dataset, or if
-    a value is unknown. None also for a log of round 3.0 or later. In earlier rounds, train_samples may be the samples
-    trained."""
+    """Return the number of epochs that follows from a log's train_samples, if that is the number of samples trained
+    and contradicts epoch_num: train_samples divided by the size of the dataset. This can be so only before round 3.0.
+
+    None if the two keys agree, if train_samples is the size of the dataset, if a value is unknown, or for a later
+    round.
+    """
     number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), count_epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
@@ -353,11 +355,11 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None 
 
 
 def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
-    """Return the number of samples in a log's training data, which is its train_samples. In rounds before 3.0,
-    train_samples may instead be the number of samples trained. For a log of these rounds, return the size of the
-    dataset in the benchmark's definition.
+    """Return the number of samples in a log's training data, which is its train_samples. Before round 3.0
+    train_samples may be the number of samples trained; the size of the dataset in the benchmark's definition is then
+    returned.
 
-    In the Open division, data may be chosen freely. There the definition's size is returned only if train_samples
+    In the Open division, where data may be chosen freely, the definition's size is returned only if train_samples
     certainly is the number of samples trained. None if train_samples is not logged.
     """
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))

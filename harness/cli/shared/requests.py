@@ -36,8 +36,8 @@ class ProgramPath(click.Path):
 
 
 KINDS = "kinds"
-"""Name that may stand among the fields given to `request_options`. It means the options of all kinds of measurement
-that a command has, such as --throughput."""
+"""Placeholder in a list of a request's fields, for which `request_options` adds one option for each kind of
+measurement that the command has, such as --throughput."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},

@@ -64,7 +64,8 @@ def _hardware(choices: Mapping[str, Sequence[int]]) -> Iterator[DesignPoint]:
 
 
 class _Grid:
-    """Tilings of a loop nest, each assigned to the smallest candidate for the largest tile that allows it."""
+    """All tilings of a loop nest. Each belongs to one point of the space of largest tiles: the smallest point that
+    allows it."""
 
     def __init__(self, nest: Nest, choices: Sequence[Sequence[int]]) -> None:
         self._nest, self._shape = nest, tuple(map(len, choices))

@@ -100,8 +100,8 @@ class _Run:
         return len(self.found) >= self.num_trials
 
     def begin(self, num: int) -> list[ModelledDesign]:
-        """Model the design points from which a search starts and randomly drawn ones, `num` in all if there are as
-        many; return all designs."""
+        """Return the designs with which a search begins: its starting points, then randomly drawn ones, `num` in all
+        or fewer if the space has no more. Each is evaluated by the cost model."""
         while len(self.found) < min(num, self.num_trials) and (point := self.draw()) is not None:
             self.model(point)
         return [*self.found.values()]

@@ -111,8 +111,8 @@ def level_likelihoods(values: Floats, floor: float) -> list[float]:
 
 
 def _trend_likelihood(values: Floats, floor: float) -> float:
-    """Return the log likelihood of a series as a steady trend, whose rise from end to end has a flat prior, as a step
-    has."""
+    """Return the log likelihood of a series that follows a steady trend with independent noise. The trend's rise from
+    the first to the last value has a flat prior, like the size of a step."""
     number = len(values)
     rise = (np.arange(number) - (number - 1) / 2.0) / (number - 1)
     weight = float(rise @ rise)

@@ -1,5 +1,5 @@
-"""Draw a series of run sets: a dot per set in the order of time, coloured by version of the code; and between changes
-the mean and the spread."""
+"""Draw a series of run sets over time: a dot for each set, coloured by version of the code. Between two changes of
+the mean, the mean and the spread are drawn."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

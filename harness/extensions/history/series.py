@@ -72,8 +72,8 @@ class SeriesPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Change of the mean between two neighbouring run sets of a series. The change's size has a 95 % interval
-    (Welch), which leaves out that the change may lie between other run sets.
+    """Change of the mean of a series between two neighbouring run sets. The 95 % interval (Welch) of the change's
+    size assumes that the place of the change is right.
 
     `step` is the ratio of the mean after the change to the mean before it. For a quantity that is compared by
     differences, `step` is the mean after the change minus the mean before it. `at` is the index of the first set

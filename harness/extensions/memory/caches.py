@@ -24,8 +24,8 @@ _MOST_UNITS = 1 << 12
 """Maximum number of steps into which `fit_sizes` divides a memory budget in rows; in larger budgets table sizes are
 rounded up to a step."""
 TENTHS = 5
-"""Tenths of a trace's samples that only fill the caches, at most, where the user gives no warm-up. Misses are thus
-counted in at least half of the trace."""
+"""Maximum length of the warm-up that is chosen where the user gives none, in tenths of a trace's samples. In the
+warm-up, lookups fill the caches and misses are not counted."""
 _FLAT = 0.005
 """Largest absolute difference between the miss ratios of a warm cache and of the trace's second half at which the
 cache counts as warmed up."""

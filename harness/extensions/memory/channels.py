@@ -32,8 +32,8 @@ class Answers(NamedTuple):
     queue: Times
     """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
     device: Times
-    """Time in seconds from a query's arrival to the last answer to its reads, without the delay `queue` by reads of
-    other queries [queries]; 0 without reads."""
+    """Time in seconds from a query's arrival to the last answer to its reads [queries]; 0 without reads. Waiting for
+    other queries' reads is not included: it is in `queue`."""
     mean_read_s: float
     """Mean latency of one read in an otherwise idle device, in seconds."""
     depth: float
@@ -118,12 +118,12 @@ def _in_flight(arrivals_s: Times, spent_s: float) -> float:
 
 
 def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
-    """Return the part of a read's latency that occupies no channel, in seconds at each of `_STEPS`, when reads are
-    issued at queue depth `depth`.
+    """Return the part of a read's latency in which it occupies no channel, in seconds, when reads are issued at queue
+    depth `depth`. There is one value for each tabulated quantile of the latency's distribution.
 
-    The memory's file `tier` gives the read latency at some queue depths. At these depths, the result is the given
-    latency minus the time that a read spends in the queue and in a channel; each read occupies a channel for
-    `read_s`. Between two given depths the result is interpolated. Beyond the deepest one it is constant.
+    The memory's file `tier` gives the read latency at some queue depths. From it, the time is subtracted that a read
+    spends in the queue and in a channel (`read_s`). Values are interpolated between given depths, and constant beyond
+    the deepest one.
     """
     latency, count = tier.read_latency_s, tier.num_channels
     known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]

@@ -23,7 +23,8 @@ class EstimatedCurve:
     sampled: float
     """Share of the distinct rows that one sample has, of all distinct rows looked up; 1 where the curve is exact."""
     mean_units: float = 1.0
-    """Mean size of a row that is looked up, in the trace's units of bytes; 1 where all rows are of one size."""
+    """Mean size of the rows looked up. If tables differ in row size, it is in AccessTrace.unit_bytes; otherwise a row
+    is the unit, and the size is 1."""
     grain: float = 0.0
     """Largest share of all lookups that a single sampled lookup represents; 0 where the curve is exact."""
 

@@ -86,11 +86,10 @@ def find_lfu_misses(keys: Sequence[int], units: Sequence[int], capacity: int, st
 
 
 def find_static_misses(keys: Sequence[int], units: Sequence[int], capacity: int, start: int) -> Flags:
-    """Return whether each lookup misses a cache that holds a fixed set of rows from lookup `start` on [lookups]; all
-    earlier lookups miss.
+    """Return whether each lookup misses a cache with a fixed content [lookups]. The cache is filled at lookup
+    `start`; all lookups before it miss.
 
-    The set is chosen by the lookups before `start`: the rows with most lookups per unit of size, as many as fit the
-    `capacity`.
+    Its content is the rows that the lookups before `start` use most per unit of size, as many as fit the `capacity`.
     """
     whole, sizes = np.asarray(keys), np.asarray(units)
     rows, counts = np.unique(whole[:start], return_counts=True)

@@ -41,8 +41,8 @@ MORE_NEAR_CEILING = 3
 """Factor by which NUM_QUERIES is multiplied for several devices near their highest rate. There a query's latency is
 that of its slowest device, which takes more queries to measure."""
 _NEARLY = 0.9
-"""Load (busy share of the time) from which several devices count as near their highest rate. Also the ratio to the
-busiest resource's load from which another resource counts as nearly as busy."""
+"""Load (busy share of the time) above which several devices count as near their highest rate. It is also the smallest
+ratio of a resource's load to the busiest resource's at which the resource counts as nearly as busy."""
 
 
 class RemoteReads(NamedTuple):
@@ -55,7 +55,8 @@ class RemoteReads(NamedTuple):
     partials: Ids
     """Bags of each sample with at least one row on the device [samples, devices]."""
     bags: Ids
-    """Bags of each sample with at least one row on any device [samples]."""
+    """Number of bags of each sample (a bag is a sample's rows of one table) that have at least one row on a memory
+    device [samples]."""
 
 
 class Waits(NamedTuple):

@@ -46,7 +46,8 @@ class TierQuestion:
 
     tiers: dict[str, Tier]
     row_bytes: int
-    """Bytes of an embedding row; bytes of the trace's unit of size where rows of tables differ in size."""
+    """Bytes of an embedding row. If tables differ in row size, the bytes of the unit in which the trace counts
+    sizes."""
     caches: tuple[float | None, ...]
     """Sizes of row caches in DRAM, as shares of the rows of the tables below DRAM; None is no cache."""
     rate: float | None

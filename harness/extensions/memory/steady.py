@@ -1,15 +1,15 @@
-"""Bring simulated queries to the steady state: post-stratify them by a waiting time whose distribution is known.
+"""Bring simulated queries to the steady state: draw from them such that their waits have the known distribution.
 
 Near a resource's ceiling, a few long busy periods decide the mean and the p99, so that both vary by chance even with
 200,000 queries. Each simulated query is therefore also sent through a second, simpler queue: a single server with the
 service times of the busiest resource. This is an M/G/1 queue, whose waits in the steady state are known exactly
-(Pollaczek and Khinchine: Asmussen 2003, "Applied probability and queues", VIII.5). Queries are then chosen such that
-their waits in this queue are distributed as in the steady state (post-stratification: Asmussen and Glynn 2007,
-"Stochastic simulation", V.7). All other delays of the chosen queries stay as simulated.
+(Pollaczek and Khinchine: Asmussen 2003, "Applied probability and queues", VIII.5). Queries are drawn such that their
+waits in this queue are distributed as in the steady state (post-stratification: Asmussen and Glynn 2007, "Stochastic
+simulation", V.7). All other delays of the drawn queries stay as simulated.
 
-If other resources are nearly as busy, there is such a queue for each of them. Queries are then weighted before they
-are chosen, so that the waits in all of these queues are distributed as in the steady state (raking: Deming and
-Stephan 1940, Annals of Mathematical Statistics 11).
+If other resources are nearly as busy, each has such a queue. Queries are then weighted until their waits in all of
+these queues are distributed as in the steady state (raking: Deming and Stephan 1940, Annals of Mathematical
+Statistics 11).
 """
 
 from collections.abc import Sequence
@@ -59,9 +59,8 @@ def rake_queries(waits_s: Sequence[Times], quantiles_s: Sequence[Times]) -> Time
     each resource are distributed as in the steady state (raking).
 
     `waits_s` has for each resource the waits of the simulated queries in seconds [queries]; `quantiles_s` has for
-    each resource quantiles of the waits in the steady state. Waits are divided into intervals between quantiles; an
-    interval in which no simulated query lies is left out. The distribution fits best at the last resource, for which
-    weights are adjusted last.
+    each resource quantiles of the waits in the steady state. The intervals between quantiles are the classes of
+    raking; those without a simulated query are left out.
     """
     strata, shares = list[Ids](), list[Times]()
     for waits, quantiles in zip(waits_s, quantiles_s, strict=True):

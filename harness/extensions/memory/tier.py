@@ -56,7 +56,7 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_latency_s: TierQuantity
     """Latency of a read from request to data in an idle device, in seconds, without the switch."""
     reads_per_s: TierQuantity
-    """Smallest reads (granules) per second of a saturated device."""
+    """Highest rate of reads of a saturated device, in reads of its smallest size (granules) per second."""
     granule_bytes: TierQuantity
     """Bytes of the smallest read (granule); embedding rows and their sums are rounded up to multiples of it."""
     link_bytes_per_s: TierQuantity
@@ -74,8 +74,8 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Reads that a memory device works on at once. None stands for reads_per_s x read_latency_s (Little's law), but
     at most MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
-    """Bandwidth of the link that all devices share to the host, in bytes per second. If None, it equals the bandwidth
-    of one device's link where there is a switch, or where a switch sums rows; else devices share no link."""
+    """Bandwidth of the link that all devices share to the host, in bytes per second. If None, devices behind a switch
+    share a link of one device's bandwidth, and other devices share none."""
 
     def granules(self, row_bytes: int) -> int:
         """Return the number of smallest reads (granules) that an embedding row of `row_bytes` bytes takes."""

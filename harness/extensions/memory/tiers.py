@@ -229,12 +229,11 @@ def _count_fleets(trace: AccessTrace, question: TierQuestion, setups: Sequence[S
 
 
 def _warm_up(trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion) -> tuple[_Caches, int]:
-    """Return the row caches to simulate, and the first sample whose misses are counted.
+    """Return the row caches to simulate, and the number of samples of the warm-up, in which misses are not counted.
 
-    All earlier samples are the warm-up. The user may give the length of the warm-up; otherwise it is half of the
-    trace. If all caches are LRU and no length is given, the warm-up may be shorter: it then ends after the fewest
-    tenths of the trace from which on every cache misses about as often as in the second half. Raises ConfigError if a
-    static set of rows is to be chosen from a warm-up without samples.
+    The warm-up is as long as the user says, or half of the trace. If all caches are LRU and the user says nothing, it
+    is shorter if the caches fill sooner: it ends as soon as every cache misses about as often as in the trace's
+    second half. Raises ConfigError if a static set of rows is to be chosen from a warm-up without samples.
     """
     if question.warm_up is not None or not question.is_of_lru:
         share = TENTHS / 10 if question.warm_up is None else question.warm_up
@@ -351,8 +350,8 @@ def _with_policy(columns: Columns, question: TierQuestion) -> Columns:
 
 
 def _count_misses(lookups: RemoteLookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
-    """Return the setup of the question's first memory behind the row cache `cache`. It has the reads of those lookups
-    from sample `first` on that miss the cache. The question's other memories have the same reads."""
+    """Return the first of the memories in question, set up behind the row cache `cache`: it gets the reads of all
+    lookups from sample `first` on that miss the cache. Other memories get the same reads."""
     name, tier = next(iter(question.tiers.items()))
     missed = lookups.missed(cache, first)
     is_read = missed & (lookups.samples >= first)
@@ -384,8 +383,8 @@ def _count_reads(
 
 
 def _count_granules(trace: AccessTrace, lookups: RemoteLookups, setup: Setup, first: int) -> Setup:
-    """Return the setup of a memory behind a row cache. If rows of tables differ in size, the setup's reads are
-    counted in smallest reads (granules); otherwise the setup is unchanged."""
+    """Return the setup of a memory behind a row cache with reads counted in reads of the memory's smallest size
+    (granules). This is done only if tables differ in row size, since rows then take different numbers of reads."""
     if not is_unlike(trace):
         return setup
     question, cache = setup.question, setup.cache
@@ -494,11 +493,11 @@ def _find_p99(setup: Setup, waits: Times) -> float | None:
 
 
 def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
-    """Return the smallest and largest speed-up from adding embedding rows up in `pool` (device or switch) rather than
-    in the host. The memory's numbers (latencies, reads in flight) vary over the ranges in the memory's file.
+    """Return the range of a speed-up over all values that the memory's file allows for its numbers (latencies, reads
+    in flight). The speed-up is from letting `pool` (device or switch) sum embedding rows, and not the host.
 
-    The speed-up is smallest if the host has many reads in flight, `pool` has few, and the switch adds little latency
-    to the host's reads. A longer read latency may raise or lower the speed-up, so both ends of its range are tried.
+    The least speed-up has many reads in flight for the host, few for `pool`, and little added latency of a switch. A
+    longer read latency may raise or lower the speed-up, so both ends of its range are tried.
     """
     tier = setup.tier
     latency, hop = tier.read_latency_s, tier.switch_latency_s
@@ -634,8 +633,8 @@ def _answer(
 
 
 def _solve(setups: Sequence[Setup]) -> StudyTable:
-    """Return a table with, for several numbers that describe a memory, the value at which adding rows up in the
-    switch reaches the published speed-up. Only one number is changed at a time."""
+    """Return a table of break-even values: for each of several numbers of a memory, the value at which summing rows
+    in a switch would reach the speed-up published by PIFS-Rec. Only one number is changed at a time."""
     rows = list[Row]()
     for setup in setups:
         row: list[Cell] = [setup.name]
@@ -658,8 +657,9 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
 
 
 def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
-    """Return the memory's value for one number, and the value at which the switch would reach the published speed-up.
-    Both are None if the memory's file lacks the number; the second is None if no value reaches the speed-up."""
+    """Return two values of one number of a memory (its bandwidth, say): the memory's own, and the value at which
+    summing rows in a switch would reach the speed-up published by PIFS-Rec. Both are None if the memory's file lacks
+    the number; the second is None if no value reaches the speed-up."""
     alone = replace(setup, question=replace(setup.question, rate=None))
     if (quantity := getattr(setup.tier, member)) is None:
         return None, None

@@ -215,9 +215,9 @@ def _rank_policies(misses: Misses) -> list[str]:
 
 
 def _say_hottest(trace: AccessTrace, misses: Misses) -> str:
-    """Return a sentence with two shares of the lookups in the trace's second half. Both are for a cache of a size
-    that is published as enough (Fang et al., 2022). The first is the share of lookups that go to the most-used rows,
-    as many as fit the cache. The second is the share of lookups that miss the cache under the best policy."""
+    """Return a sentence on a cache of the size that Fang et al. (2022) found to be enough. It states which share of
+    the lookups in the trace's second half goes to as many of the most-used rows as fit the cache. It also states
+    which share misses the cache under the best policy."""
     share, best = percent(misses.published_share), _rank_policies(misses)[0]
     cache = f"a cache of {percent(_PUBLISHED_SHARE)} of the {name_units(trace)}"
     missed = percent(misses.ratios[best][_POLICY_SHARES.index(_PUBLISHED_SHARE)])

@@ -86,8 +86,8 @@ class PlacementQuestion:
     """Costs of embedding tables read from a costs file, used instead of measuring on this machine; None without a
     file."""
     num_measured: int | None = None
-    """Number of measured sets of tables on which a cost net is trained after modelled ones; None if no set is
-    measured."""
+    """Number of measured sets of tables that a cost net is trained on at last, after sets whose cost was modelled;
+    None if no set is measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
     """Plan that places the tables of a single task in production today; None if there is none. The study lists
@@ -520,12 +520,11 @@ def _model(devices: Devices, fixed: FixedTimes, batch_size: int) -> tuple[Bandwi
 
 
 def _find_kept_by(question: PlacementQuestion, batch_size: int) -> tuple[object, object]:
-    """Return two keys by which trained cost nets and placement policies are kept and found again. The first is for
-    training with the costs of memory alone; the second is for training with the costs of memory and of the exchange
-    between devices.
+    """Return two keys under which trained cost nets and placement policies are stored. One is for costs of memory
+    alone, the other for costs of memory and of the exchange between devices.
 
-    A key is the cost model itself, with its rates. Rates that were measured on this CPU would differ from call to
-    call, so a key has this machine's name and processor instead of them.
+    A key is the cost model with its rates. If rates were measured on this CPU, which differ from call to call, this
+    machine's name and processor stand in the key in their place.
     """
     if not question.fixed.is_measured:
         costs = _model(question.devices, question.fixed, batch_size)

@@ -402,13 +402,9 @@ class Bench:
         return took_s + run_s <= (2 if has_low else 4) * self.duration_s
 
     def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
-        """Return a description of the search for the highest VALID rate, from which the search can be simulated. It
-        has the standard error of the rate at which the search starts.
-
-        The start is computed from the mean time of a call of the model, which is timed both alone and under load. The
-        start's relative error is the relative error of this mean time, times a factor: how much the start changes in
-        a simulation where calls are slower.
-        """
+        """Return a description of the search for the highest VALID rate, from which searches can be simulated. It
+        includes the standard error of the search's first rate, which is computed from the measured time of the
+        model's calls."""
         services_s = model.service.of(model.traffic.items, model.traffic.factors)
         variation = float(services_s.std() / services_s.mean())
         num_timed = sum(len(size.seconds) for size in timed)
@@ -542,11 +538,11 @@ def find_contradiction(
     """Return a code for how LoadGen's runs contradict the simulated steady state; None if they do not. `steady_per_s`
     is the simulated rate of each process in queries per second.
 
-    left_open: no INVALID rate is known near the VALID rate; `high_per_s` is the lowest INVALID rate. invalid_below: a
-    run was INVALID at a rate below the VALID rate. Also invalid_below: a run was INVALID at a rate below
-    `steady_per_s`, with a latency at the percentile above `limit_s`; LoadGen's stricter rule for short runs is then
-    not the cause. none_late: the VALID runs had no late query, though nearly all simulated runs have some. `late` has
-    the number of late queries in each simulated run.
+    - left_open: no INVALID rate is known near the VALID rate; `high_per_s` is the lowest INVALID rate.
+    - invalid_below: a run was INVALID at a rate below the VALID rate, or below `steady_per_s` with a latency at the
+      percentile above `limit_s`.
+    - none_late: the VALID runs had no late query, though nearly all simulated runs have some. `late` has the number
+      of late queries in each simulated run.
     """
     if high_per_s is None or high_per_s > best.asked_per_s * WIDEST_BRACKET:
         return "left_open"

@@ -79,9 +79,9 @@ class ServeConfig:
     min_queries: PositiveCount | None = None
     """Minimum number of queries of every run of LoadGen."""
     library: PositiveCount | None = None
-    """Number of queries in LoadGen's sample library. If left out, it is as many queries as the evaluation split (at
-    most 1 GiB of it) can fill, but at least 64. The library then repeats the list of query sizes that `queries` gives
-    a whole number of times. If the split is too small for 64 queries, its samples are used more than once."""
+    """Number of queries in LoadGen's sample library, which repeats the list of query sizes in `queries`. If left out,
+    as many queries as the evaluation split can fill without exceeding 1 GiB, but at least 64; samples of a smaller
+    split are used more than once."""
     mlperf: bool | None = None
     """Whether MLPerf Inference's requirements for a recommender must hold: latency limit, query sizes, duration,
     library, seeds."""

@@ -28,7 +28,8 @@ COMPLETED_SHORT = "completed in a short VALID run"
 ones."""
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
-"""Highest ratio of the lowest INVALID rate to the VALID rate at which the highest VALID rate counts as known."""
+"""Limit of the lowest INVALID rate divided by the highest VALID rate. Up to it, the highest VALID rate counts as
+known."""
 MAX_ENTRIES = 1000
 """Maximum number of entries of each list in the record of one process: timed calls, simulated rates, runs of
 LoadGen."""
@@ -253,7 +254,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether LoadGen ran several times at the VALID rate, or no rate was searched."""
+        """Whether LoadGen ran more than once at the VALID rate. Also True in a scenario without a search for a
+        rate."""
         asked = [run for run in self.runs if run.asked_per_s == self.valid_run.asked_per_s]
         return self.judged_as != ASKED_VALID or len(asked) > 1
 
@@ -271,8 +273,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the highest VALID rate is known: no rate was searched, or the lowest INVALID rate is near the VALID
-        one."""
+        """Whether an INVALID rate is known near the VALID one, so that no much higher rate can be VALID. Also True in
+        a scenario without a search for a rate."""
         return self.loadgen_share is None or (self.width is not None and self.width <= WIDEST_BRACKET)
 
     @property

@@ -22,9 +22,8 @@ LOW = 0.015
 """Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made so
 long that the rule lowers it no further."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""Minimum number of queries in a run that LoadGen's early stopping judges, as a dict from percentile to number. In a
-run of that length a few queries may be late. In a shorter run of ln .01 / ln p queries, where p is the percentile as
-a fraction, none may be late (44, 90, 152, 459, 4603 queries from the 90th percentile on)."""
+"""Dict from percentile to the minimum number of queries in a run that LoadGen's early stopping judges. In a run of
+this length a few queries may be late."""
 CHANCE = 0.02
 """Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made so
 long that chance moves it no further."""
@@ -67,9 +66,9 @@ class QueueModel:
         return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
 
     def count_queries(self, bound: float, run_s: float, least: int) -> int:
-        """Return the number of queries that a run needs for two aims. LoadGen's rule should lower the VALID rate
-        below the steady-state rate `bound` by at most the fraction `LOW`. Chance should move the VALID rate by at
-        most `CHANCE`.
+        """Return the number of queries that a run of LoadGen needs for two aims. The rule of early stopping, stricter
+        for short runs, should keep the VALID rate at most the fraction `LOW` below the steady-state rate `bound`.
+        Chance should move the VALID rate by at most `CHANCE`.
 
         The number is limited to the queries that arrive in `run_s` seconds. It is nevertheless never below any of
         three minima: `least`, the queries that arrive in `SHORTEST_S` seconds (or in `run_s`, if that is shorter),

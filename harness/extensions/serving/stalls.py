@@ -22,8 +22,8 @@ _OF_CALL = 3.0
 """Least length of a stall of the service, as a multiple of the p99 of the slowest calls. The larger of the two lower
 bounds counts."""
 _WEIGHT = 0.1
-"""Minimum number of queries that arrive during stalls for the stalls to count as a possible reason of LoadGen's
-verdict. It is a share of the number of late queries that LoadGen allows."""
+"""Smallest number of queries arriving during stalls at which the stalls count as a possible reason of LoadGen's
+verdict, as a share of the number of late queries that LoadGen allows."""
 Call = tuple[int, float]
 """Number of items of a call of the model, and the seconds that the call took."""
 

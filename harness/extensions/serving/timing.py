@@ -70,8 +70,8 @@ def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
 
 
 def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
-    """Return parts of queries for one call of at most `most` items, of evenly spread sizes and repeated while they
-    fit."""
+    """Merge queries of different sizes into one call of at most `most` items, and return their parts. Queries are
+    taken evenly from all sizes, repeatedly if there are too few to fill the call."""
     merged: list[QueryPart] = []
     stride = max(1, round(len(in_order) * _GOLDEN_SECTION))
     while gcd(stride, len(in_order)) != 1:

@@ -88,9 +88,9 @@ class _ConfLine(NamedTuple):
 
 
 def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Apply the file user.conf that an option or setting of this call gives (serve.user_conf). Set in place the keys
-    of [serve] that the file's lines give, and replace the file's path by its digest. Nothing is done if only the
-    benchmark definition gives serve.user_conf.
+    """Set in place the keys of [serve] that a file user.conf gives, and replace the file's path by its digest. This
+    is done only if the user names the file in this call (serve.user_conf by an option or setting), not if the
+    benchmark definition does.
 
     Raises ConfigError if the file, a line or a key is wrong, or if an option sets a key to another value.
     """

@@ -38,7 +38,7 @@ class Suite:
     name: str
     benchmarks: tuple[str, ...]
     settings: Mapping[str, tuple[Override, ...]]
-    """Configuration values that the suite sets, by setting: "base" and "new"."""
+    """Configuration values that the suite sets on each of its two sides: a dict with the keys "base" and "new"."""
 
     def with_settings(self, side: str, values: Sequence[Override]) -> "Suite":
         """Return the suite with further values for "base" or "new"; they override values of the same keys in this

@@ -31,9 +31,9 @@ def read_constraint(text: str) -> ConstraintRecord:
 
 
 def with_kind(request: Request, search: SearchRecord) -> Request:
-    """Return the request of a search with the kind of measurement that its trials make: the first kind that has all
-    columns which the search optimizes or constrains. The request is returned unchanged if it already names a kind. It
-    is also unchanged if the first such kind is training to the target quality, which is the default.
+    """Return a search's request with the kind of measurement that its trials make. If the request names no kind, it
+    is the first kind that has all columns which the search optimizes or constrains; training to the target quality is
+    the default.
 
     Raises HarnessError (exit 2) if no kind has all the columns, or if the search would look for the worst value of
     the column that it optimizes.

@@ -153,8 +153,8 @@ def find_alone(folder: Path, best: int) -> Path | None:
 
 
 def _find(folder: Path, places: Sequence[int], found: Sequence[Path]) -> Path | None:
-    """Return the first of the folders `found` that holds a second measurement of exactly the trials at the indices
-    `places`, with at least MIN_RUNS seeds that are all new; None if there is none."""
+    """Return the first of the folders `found` in which the trials at the indices `places`, and no others, were
+    measured again, with at least MIN_RUNS seeds that the search did not use; None if there is none."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in places]
     for path in found:
         sides = [open_run_set(side)[1] for side in parts_of(path).values()]

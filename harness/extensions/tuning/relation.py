@@ -38,8 +38,8 @@ BATCH_SIZE = "train.global_batch_size"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(Relation):
-    """Kind of experiment that a search of settings is: it begins with the default configuration, to which its stop
-    rule adds trials."""
+    """Kind of experiment that a search of settings is. It begins with the default configuration; after each trial,
+    the next trial is added until the search ends."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Return the experiment with which a search begins: its default configuration, which is the first trial.

@@ -29,8 +29,7 @@ _DRAWS = 100_000
 """Maximum number of random draws in search of a point that was not tried yet. If all of them were tried, all points
 of the search are taken to have been tried."""
 _MOST_STEPS = 1 << 20
-"""Number of steps of a range of whole numbers from which on a sampler gets the range as real numbers, not as whole
-ones."""
+"""Number of values of a whole-number setting above which a sampler treats the setting as a real number."""
 
 
 def choose_sampler(asked: str, num_trials: float) -> tuple[Sampler, str]:
@@ -101,8 +100,8 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
     """Return the trials of a search as trials of optuna, from which its samplers learn. The default configuration is
     left out if it lies outside of the search's space.
 
-    If a trial's objective was not measured, the trial gets the worst value that any trial measured. If a trial is
-    infeasible although it misses no constraint, it counts as failed.
+    A trial whose objective was not measured gets the worst objective of all trials. A trial that could not be run
+    counts as failed.
     """
     from optuna.trial import create_trial
 

@@ -78,8 +78,8 @@ def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[i
 
 
 def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
-    """Build those models of a usage (the models of one application) that the worker has not yet built with equal
-    settings. `served` has the description of the job that builds each model which is a benchmark."""
+    """Build the models of a usage (the models of one application) that this worker has not yet built with equal
+    settings. `served` maps each model that is a benchmark to the job that builds it."""
     for name, model in usage.models.items():
         asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:

@@ -88,7 +88,8 @@ class RetrievalPoint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalCurve:
-    """Precision, time and memory of a retrieval of candidates over its number of subgraphs, rising."""
+    """Precision, time and memory of a retrieval of candidates in two stages, one point for each number of subgraphs
+    (starting nodes of the second stage), in rising order."""
 
     name: str
     graph: str
@@ -136,11 +137,11 @@ class RetrievalCurve:
         return f"take {axis}={found.subgraphs}, of {len(met)}: {precise}; {deadlines} met"
 
     def advice(self, where: str) -> str:
-        """Say which number of subgraphs to take for the wanted precision, or that the retrieval in one stage is
-        better.
+        """Return a sentence that recommends a number of subgraphs (starting nodes of the second stage) for the wanted
+        precision, or a retrieval in one stage if that is better.
 
-        The text begins with `where`: the value of the varied key, or nothing. If the number of subgraphs is varied,
-        the text ends with the usual numbers (CURVE) that were not tried.
+        `where` is the beginning of the sentence: the value of the varied key, or nothing. If the number of subgraphs
+        is the varied key, the usual numbers that were not tried are named, too.
         """
         tried = [each.subgraphs for each in self.points]
         untried = [str(number) for number in CURVE if str(number) not in tried]

@@ -52,8 +52,8 @@ class AskedModel:
     model is followed by a request of this model, with the probability `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
-    """Number of items that are ranked in a request. Left out: the number that the model named in `after` hands on, or
-    1 without such a number."""
+    """Number of items ranked in a request. If left out, it is the number of items that the model named in `after`
+    keeps, or 1 if that model keeps none."""
     top_k: PositiveCount | None = None
     """Number of items of highest score that are handed on to the next model. Left out: all; for a retrieval, 100."""
     settings: dict[str, Any] = field(default_factory=dict)

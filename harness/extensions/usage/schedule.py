@@ -185,12 +185,11 @@ def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[fl
 
 
 def _are_surely_met(requests: Sequence[ModelRequest], service_s: Seconds) -> bool:
-    """Return whether all deadlines are surely met, judged without simulating the workers. They are if every request
-    would meet its deadline even as the last request of its busy period.
+    """Return whether all deadlines are met for certain, judged by a bound without simulating the workers.
 
-    A busy period is a time in which a single worker would work without a pause; several workers are done no later. At
-    lower request rates, a busy period ends no later after the release of each of its requests. So deadlines that are
-    surely met at some request rates are surely met at all lower rates.
+    The bound assumes a single worker, and that each request is answered last in its busy period (a time in which the
+    worker works without a pause). Several workers are done no later. At lower request rates the bound only becomes
+    better, so deadlines that it shows to be met stay met.
     """
     if not requests:
         return True

@@ -87,10 +87,9 @@ def draw_usage(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 
 def draw_curves(table: StudyTable, id_: str) -> Chart | None:
-    """Draw precision, speed and memory of retrievals over the number of subgraphs, a line per retrieval and graph.
-
-    Rows of all subgraphs have no number and are left out; None where no line has two numbers.
-    """
+    """Draw precision, speed and memory of retrievals over the number of subgraphs, with a line for each retrieval and
+    graph. Retrievals that use all subgraphs have no number to draw and are left out. None if no line has two
+    points."""
     lines: dict[str, dict[float, tuple[float, ...]]] = {}
     for row in rows_of(table):
         number, name = str(row.get("Subgraphs")), f"{row.get('Retrieval')} on {row.get('Graph')}"

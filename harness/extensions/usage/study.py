@@ -105,11 +105,11 @@ def make_usage_study(
 
 
 def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
-    """Yield a sentence for each two models whose quality together the study does not show, although one model ranks
-    the items that the other keeps.
+    """Yield a sentence for each pair of models in sequence, one choosing items and the other ranking them, whose
+    joint quality the study does not show.
 
-    The quality of a retrieval and a model together is never shown. The quality of two benchmarks together (a cascade)
-    is shown if the option `--train` was given; `is_trained` says whether it was.
+    The joint quality of two benchmarks (a cascade) is shown if the option `--train` was given (`is_trained`). If the
+    first is a retrieval, it is never shown.
     """
     for name, model in usage.models.items():
         before = model.after or ""

@@ -84,8 +84,8 @@ def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the probability of each id, float64 [num_ids], from the first id and the number of ids of each slice of
-    probability, as `inverse_zipf` returns them."""
+    """Return the probability of each id, float64 [num_ids]. The arguments are the slices of equal probability that
+    `inverse_zipf` returns: the first id and the number of ids of each."""
     steps = np.zeros(num_ids + 1, dtype=np.float64)
     share = 1.0 / (width * float(NUM_QUANTILES))
     np.add.at(steps, first, share)

@@ -61,8 +61,8 @@ class TeacherConfig:
     """Number added to the coordinates of the latent classes' centred vectors; if not 0, single ids say a little about
     the label."""
     interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
-    """Number of coordinates of the latent classes' vectors. With 1, the effects of single ids reveal the coordinate
-    directly."""
+    """Number of coordinates of the vectors of the latent classes, whose products make the click logit. With only 1, a
+    model can learn an id's coordinate from the id alone."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:

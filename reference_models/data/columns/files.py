@@ -138,8 +138,8 @@ class ColumnFile:
 
     @property
     def num_numbered(self) -> int:
-        """Row number, counted in the file, of the last row numbered so far, or of a later row that was left out
-        (wrong number of columns, or no JSON object)."""
+        """Row number, counted in the file, of the last row read so far. Rows that were left out (a wrong number of
+        columns, or no JSON object) count, too."""
         return max([self._num_rows, *self._unpassed])
 
     def stop(self) -> None:

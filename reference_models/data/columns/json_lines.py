@@ -240,9 +240,9 @@ def _read_key(shown: bytes, block: bytes, start: int, stop: int) -> tuple[str | 
 
 
 def _begin_alike(block: bytes, cells: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask [n] of the JSON lines that have the same keys as the first line, in the same order. `cells` are
-    the positions in the block where each line's members begin. `lengths` are the numbers of bytes of the first line's
-    keys. A line is compared with the first line at the bytes of these keys."""
+    """Return a mask [n] of the JSON lines whose keys are the same as the first line's, in the same order. `cells` has
+    the positions in the block at which each line's members begin, and `lengths` the bytes of each of the first line's
+    keys."""
     padded = block + bytes(int(lengths.max()) + 8)
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     is_alike = np.ones(len(cells), np.bool_)

@@ -22,8 +22,8 @@ _DIFFERENT = 0.2
 _MOSTLY = 0.5
 _KEY_SHARE = 0.9
 _PRIOR_ROWS = 10.0
-"""Number of rows with the mean share of positive labels that are added to each category value's rows, to smooth the
-value's own share."""
+"""Strength of smoothing: a category value's share of positive labels is computed as if it had this many more rows,
+with the mean share of all rows."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from reference_models.process.errors import DatasetError
 
 _GOLDEN_SECTION = 0.6180339887498949
 _FITTING_ROWS = 1 << 31
-"""Number of rows of a table below which `scatter` can multiply a rank by its multiplier in int64."""
+"""Maximum number of rows of a table, so that products in `scatter`, which spreads popular rows over the table, do not
+overflow int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN = 0.5963

@@ -130,7 +130,8 @@ class TracedRows(NamedTuple):
 
 
 class RowSample(NamedTuple):
-    """Sample of a trace's rows, as two weights of each row [rows]. Both weights are 0 for rows outside the sample."""
+    """Sample of a trace's rows. It has two weights for each row of the trace [rows], which say how many rows and how
+    many lookups the row stands for. Both are 0 for rows outside the sample."""
 
     rows: Floats
     """Number of the trace's rows that each sampled row stands for [rows]; the sum is the number of all rows."""

@@ -77,8 +77,9 @@ def _sum_by(device: Integers, values: Floats, num_devices: int) -> Floats:
 
 
 def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
-    """Return how much each move or swap takes from its source device and adds to its target device: [steps]. `values`
-    has the bytes, or the seconds, of each piece. The result may be negative for a swap."""
+    """Return by how much each possible step (a move or a swap of pieces) changes the load of the two devices: taken
+    from the source and added to the target [steps]. `values` has the bytes, or the seconds, of each piece. The result
+    may be negative for a swap."""
     return np.asarray(values[first] - np.where(second >= 0, values[second], 0.0))
 
 

@@ -36,9 +36,10 @@ class MeasuredCost:
     functions).
 
     A set's cost is the median of several rounds after a warm-up round; each round measures all requested sets in
-    turn. A set whose cost is known from an earlier call is not measured again. The rows to look up are random, and
-    repeated as often as the table's reuse bins say. Equal tables of a set look up different rows. Tables stay in
-    memory while there is room. The lookups of a set's tables are merged anew in every round; merging is not timed.
+    turn. A set whose cost is known from an earlier call is not measured again. The rows to look up are random; how
+    often they are repeated in a batch follows the table's distribution of reuse. Equal tables of a set look up
+    different rows. Tables stay in memory while there is room. The lookups of a set's tables are merged anew in every
+    round; merging is not timed.
     """
 
     batch_size: int

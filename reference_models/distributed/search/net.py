@@ -61,8 +61,8 @@ class CostLayers(nn.Module):
         return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
-        """Return the logarithm of the seconds [sets] of sets that are not empty, from their sums of table vectors
-        [sets, 33]."""
+        """Return the logarithm of the cost in seconds of each set of tables [sets], from the sum of its tables'
+        vectors [sets, 33]. No set may be empty."""
         (mean, deviation), (cost_mean, cost_deviation) = self.scale
         logs = (summed[:, -1:].log() - mean) / deviation
         scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
@@ -122,8 +122,8 @@ class Net:
     """Mean relative difference, over held-out sets, of a set's cost between the two halves of the measuring rounds:
     the noise of the measurements, which no prediction's error can fall below."""
     excess: Bounds = _UNKNOWN
-    """95 % confidence interval of a difference: the mean relative error of a set's cost that is computed as the sum
-    of its tables' single costs, minus the noise of the measurements."""
+    """95 % confidence interval of a difference. From the mean relative error of adding up single tables' costs, the
+    noise of the measurements is subtracted."""
     gain: Bounds = _UNKNOWN
     """95 % confidence interval of a difference of two mean relative errors: of the sum of tables' single costs, minus
     that of the cost net. Both predict the cost of sets of tables."""
@@ -138,8 +138,8 @@ class Net:
 
     @property
     def is_better(self) -> bool:
-        """Whether the net is shown to be worth using: adding up single tables' costs is wrong by more than the
-        measurements' noise, and by more than the net."""
+        """Whether the cost net is shown to be worth using. Then the error of adding up single tables' costs is larger
+        than the noise of the measurements, and larger than the error of the net."""
         return self.has_something_to_learn and self.gain[0] > 0
 
     @torch.no_grad()

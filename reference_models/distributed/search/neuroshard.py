@@ -84,8 +84,8 @@ def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
 
 
 def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
-    """Return the fastest placement of each list of pieces (tables or parts) over all limits CAPS of a device's
-    columns.
+    """Return the fastest placement of each list of pieces (tables or parts). Each limit in CAPS on a device's number
+    of columns is tried.
 
     Lists of equal length are placed together.
     """

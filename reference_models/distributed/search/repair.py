@@ -17,8 +17,7 @@ CUTTING = ("local", "neuroshard")
 """Names of the searches that also place parts of tables: for them, a proof that whole tables do not fit says nothing
 about parts."""
 MAX_PIECES = 100
-"""Maximum number of pieces (tables or parts) for which arrangements are tried: for more, MAX_PACKED placements are
-far too few."""
+"""Maximum number of pieces (tables or parts) for which arrangements on devices are tried one by one."""
 
 
 def plan_of(costs: PieceCosts, held: Held, search: str) -> PlacementPlan:

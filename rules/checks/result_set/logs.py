@@ -243,10 +243,10 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def organization_matches(subject: SetSubject) -> Iterator[Problem]:
-    """submission_org is the name of the submitter's directory. It often is not when a company resells a system and
-    keeps the vendor's name in its logs; no official tool notices. A placeholder as submission_org is ST113's finding.
-    If the platform is a placeholder, the whole log is a vendor's template, and a difference is only reported
-    (info)."""
+    """submission_org is the name of the submitter's directory. A difference is common where a company resells a
+    system and keeps the vendor's name in its logs; no official tool notices. ST113 reports a placeholder as
+    submission_org. If the platform is a placeholder, the whole log is a vendor's template, and a difference is only
+    reported (info)."""
     folder = subject.result_set.organization
     if folder is None or subject.is_ours:
         return

@@ -145,10 +145,10 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     reads=(*_OF_PROGRESS, keys.BLOCK_START),
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
-    """Records of epochs, blocks and evaluations state how far training has come, as epoch_num or samples_count.
-    eval_accuracy states the one that the benchmark's reference convergence points use: samples_count for dlrmv4,
-    epoch_num for all others. The value is a number. In official logs samples_count is accepted from round 4.0 on
-    (round 3.1 used step_num). In epoch_start and epoch_stop it is accepted from round 5.0 on."""
+    """Records of epochs, blocks and evaluations state how far training has come, as a number epoch_num or
+    samples_count. eval_accuracy states the one that the benchmark's reference convergence points use: samples_count
+    for dlrmv4, epoch_num for all others. In official logs samples_count is accepted from round 4.0 on (round 3.1 used
+    step_num), and in epoch_start and epoch_stop from round 5.0 on."""
     allowed = _progress_of(subject)
     for key in _OF_PROGRESS:
         wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))

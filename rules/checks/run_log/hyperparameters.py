@@ -87,11 +87,15 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
-    """train_samples and eval_samples have the definition's values. In official logs train_samples may leave out the
-    last partial batch. Before round 3.0 train_samples may state the samples trained instead: the dataset's size times
-    the epochs of the last epoch_num. Any other value of it is a warning then. A value that the division fixes, such
-    as eval_samples of dlrm_dcnv2, is judged by HP101 instead. The official checker ignores the values that the
-    division does not fix, so for them a difference of up to 1 % is a warning."""
+    """train_samples and eval_samples have the definition's values.
+
+    - In official logs train_samples may leave out the last partial batch.
+    - Before round 3.0 train_samples may state the samples trained instead: the dataset's size times the epochs of the
+      last epoch_num. Any other value of train_samples is then only a warning.
+    - A value that the division fixes, such as eval_samples of dlrm_dcnv2, is judged by HP101 instead.
+    - For values that the division does not fix, which the official checker ignores, a difference of up to 1 % is a
+      warning.
+    """
     benchmark = subject.benchmark
     assert benchmark is not None
     may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
@@ -165,11 +169,14 @@ def _by_statistics(log: RunLog) -> str:
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
-    """Return the batch size that would explain two contradicting numbers of samples in a log, `number` and `trained`;
-    None if there is none. At the log's batch size `batch`, some number of steps makes `number` samples. At the
-    returned batch size, as many steps make `trained` samples. Some logs count the last step and others do not, so two
-    numbers of steps are tried, and the rounder of the two batch sizes is returned. None is returned if `number` and
-    `trained` differ by more than a factor of 10, or for fewer than two steps."""
+    """Return the batch size that would explain why a log states two different numbers of samples, `number` and
+    `trained`; None if there is none. With the log's batch size `batch`, `number` is a number of steps times the batch
+    size; the returned batch size makes `trained` of as many steps.
+
+    Some logs count the last step and others do not, so two numbers of steps are tried, and the rounder of the two
+    batch sizes is returned. None is returned if `number` and `trained` differ by more than a factor of 10, or for
+    fewer than two steps.
+    """
     steps = int(number / batch + 0.5)
     if not 0.1 <= number / trained <= 10 or steps < 2:
         return None

@@ -109,8 +109,8 @@ def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
     reads=(keys.EVAL_ACCURACY, keys.GLOBAL_BATCH_SIZE, keys.TRAIN_SAMPLES),
 )
 def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, the epoch_nums of all evaluations may be fractions of one number of steps per epoch, to the
-    last digit. This number is then train_samples / global_batch_size, rounded down or up."""
+    """From round 3.0 on, if each evaluation's epoch_num is a whole number of steps divided by the same number of
+    steps per epoch, to the last digit, this number is train_samples / global_batch_size, rounded down or up."""
     log = subject.log
     batch, samples = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)), as_whole(log.value(keys.TRAIN_SAMPLES))
     lines = [line for line in log.all(keys.EVAL_ACCURACY) if as_number(line.metadata.get(keys.EPOCH_NUM)) is not None]

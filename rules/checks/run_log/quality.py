@@ -207,10 +207,9 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
-    """No evaluation is beyond the benchmark's maximum number of epochs. The rule holds in Closed and in own
-    benchmarks. Before round 3.0 an evaluation beyond the maximum is only a warning, since logs count epochs in
-    several ways. It is no finding if every epoch_num of such a log is whole, since those logs count evaluations, not
-    epochs."""
+    """No evaluation is beyond the benchmark's maximum number of epochs, in Closed and in own benchmarks. Before round
+    3.0 an evaluation beyond the maximum is only a warning, since logs count epochs in several ways. Logs of those
+    rounds in which every epoch_num is whole are not judged, since they count evaluations."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))

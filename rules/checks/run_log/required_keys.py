@@ -168,8 +168,8 @@ def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[st
 
 
 def _keys_of_another_optimizer(subject: LogSubject) -> tuple[str, ...]:
-    """Return the hyperparameters of the definition's optimizer that a run of this harness need not log because
-    another optimizer trained: HP101 judges the optimizer's name."""
+    """Return the hyperparameters of the definition's optimizer that a run of this harness need not log, because the
+    run trained with another optimizer."""
     benchmark, log = subject.benchmark, subject.log
     of_name = None if benchmark is None else benchmark.closed.get(keys.OPT_NAME)
     if benchmark is None or of_name is None or not subject.is_ours or not log.all(keys.OPT_NAME):

@@ -212,8 +212,8 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _second_run(log: RunLog) -> LogLine | None:
-    """Return the record in a log at which a second run begins: init_start and run_start of the same rank after
-    run_start, in the file and by their stamps; None where there is only one run."""
+    """Return the record at which a second run begins in a log: an init_start or run_start of the same rank that comes
+    after run_start, both in the file and by its stamp. None if there is only one run."""
     first = log.first(keys.RUN_START)
     if first is None or len(log.all(keys.RUN_START)) < 2:
         return None
@@ -293,9 +293,9 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     reads=(*_BOUNDS, keys.BLOCK_START),
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """init_start, init_stop, run_start and run_stop come in this order, in the file and by time. In official logs
-    times in the wrong order by up to a second are only a warning, since the clocks of several nodes differ. No block
-    of an official log begins above run_start. In logs of this harness CA103 reports such a block."""
+    """init_start, init_stop, run_start and run_stop come in this order, in the file and by time. In official logs,
+    times in the wrong order by up to a second are only a warning, since the clocks of several nodes differ. In
+    official logs no block begins before run_start in the file; CA103 reports this for logs of this harness."""
     log = subject.log
     start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
     if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):

@@ -309,11 +309,13 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
-    """No record is stamped before MLPerf began (2018) or after 2100: the clock of such a record was not set. In
-    official logs such a stamp is a warning, but an error if it cannot be milliseconds (before 2001), since seconds
-    taken for milliseconds make the result a thousandth of the true time. Even such a stamp is only a warning before
-    round 2.0, whose checkers read only the stamps of run_start and run_stop. It is also only a warning above
-    init_start or below run_stop; a stamp of 0 there is only reported (info)."""
+    """No record is stamped before MLPerf began (2018) or after 2100: the clock of such a record was not set.
+
+    - In official logs such a stamp is a warning.
+    - It is an error from round 2.0 on if it cannot be milliseconds (before 2001): seconds taken for milliseconds make
+      the result a thousandth of the true time.
+    - Above init_start or below run_stop it is only a warning, and a stamp of 0 there is only reported (info).
+    """
     for line in subject.log.lines:
         if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(

@@ -103,8 +103,8 @@ def served_answer(measured: Sequence[Result]) -> str:
 
 
 def _title_words(served: ServedResult) -> str:
-    """Return words of a title: the VALID rate with its processes and runs, and the lowest INVALID rate where none is
-    near the VALID one."""
+    """Return words of a title: the VALID rate, with the numbers of processes and runs. If the lowest INVALID rate is
+    far above the VALID rate, the words state it, too."""
     processes = served.record.processes
     is_open = not all(process.is_resolved for process in processes)
     rate = min(process.queries_per_s for process in processes) if is_open else served.rate
