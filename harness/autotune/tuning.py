@@ -79,8 +79,8 @@ class KeptChoice(Document, frozen=True, kw_only=True):
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Function that chooses among candidates by timing; returns the choice, or the reason why timing failed. It also
-takes kernels for matrix products that were chosen earlier (None for none), with which it begins."""
+"""Function that times candidates (threads, kernels or the like) and returns the chosen ones, or the reason why timing
+failed. It begins with kernels for matrix products that were chosen earlier; None if there are none."""
 
 
 def autotune(
@@ -280,9 +280,9 @@ def is_system_busy(watch: LoadWatch | None = None) -> bool:
 
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
-    """Return the better of two choices by timing (threads, spinning, kernels): the earlier one, `kept`, unless one of
-    the candidates of the new one, `timed`, is clearly (5 %) faster. If `kept` is better and both have equally many
-    threads, return the threads and spinning of `kept` with the kernels for matrix products of `timed`."""
+    """Return the better of two timed choices of threads, spin count and kernels: the earlier one, `kept`, unless the
+    new one, `timed`, is clearly (5 %) faster. If `kept` is better and both have equally many threads, its kernels for
+    matrix products are replaced by those of `timed`."""
     if kept.service is not None and timed.service is not None:
         rates = {way.setup: way.queries_per_s for way in timed.service.tried}
         of_kept = rates.get(kept.service.chosen.setup)

@@ -29,8 +29,9 @@ def make_side_by_side(
     keep_busy: KeepBusy,
     on_end: Callable[[int, HarnessError | None], None],
 ) -> None:
-    """Make one repetition in each slot (cores and GPUs) whose number is a key of `made_in`. Keep every other slot
-    busy, and every slot whose repetition has ended, until the last repetition has ended.
+    """Make one repetition in each slot (cores and GPUs) at the same time; the keys of `made_in` are the slots'
+    numbers. Until the last repetition has ended, all other slots are kept busy, since repetitions would be faster
+    beside an empty slot.
 
     `on_end` is called in this thread at the end of each repetition, with the number of its slot, and with its error
     if it failed. If an exception (Ctrl-C or another) leaves this call, all workers are ended first.

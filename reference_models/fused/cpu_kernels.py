@@ -57,8 +57,8 @@ _ARGUMENTS = {
 
 
 class TableLayout(NamedTuple):
-    """Layout of the merged weight (one tensor of the rows of all tables): which rows are a table's, and which table
-    each lookup of a sample is in."""
+    """Layout of the merged weight (one tensor with the rows of all tables): where each table's rows are, and to which
+    table each lookup of a sample goes."""
 
     starts: torch.Tensor
     """Starts of a sample's bags, int32 [bags + 1]: bag f holds lookups starts[f] to starts[f + 1] - 1. Bag 0 is

@@ -60,10 +60,10 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
     """Return the compiled functions of a training step on a CPU, for tables of width `dim`; if they cannot be used, a
-    line with the reason.
+    line with the reason. The reason is a missing compiler, or an example in which their numbers differ from those of
+    torch's operators.
 
-    Reasons are a missing compiler, or an example, with `state_size` (0, 1 or `dim`) sums of squares per row, whose
-    numbers differ from those of torch's operators.
+    `state_size` is the number of sums of squares that the example's optimizer keeps for a row: 0, 1 or `dim`.
     """
     kernels = find_cpu_kernels()
     if isinstance(kernels, str):

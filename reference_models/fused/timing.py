@@ -33,8 +33,8 @@ _MOST_S = 0.5
 """Seconds spent on timing a product after which no further turn (one timing of each form) begins. The limit holds
 separately for the first _TURNS turns and for the later turns."""
 _MAX_FLOP = 4e9
-"""Limit on the floating-point operations of a timed matrix product: in place of a larger product, one of fewer
-samples (rows), but of at least `_MIN_SAMPLES`, is timed."""
+"""Limit on the floating-point operations of a timed matrix product. A product above the limit is timed with fewer
+samples (rows), but with at least `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
 
 

@@ -36,8 +36,8 @@ class QualityMetrics:
 
 
 def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> QualityMetrics:
-    """Return all quality metrics of `logits` [N] for `labels` [N] of 0 and 1, or soft; raises errors as `roc_auc`
-    does."""
+    """Return all quality metrics of `logits` [N] for `labels` [N], which are 0 and 1 or soft; raises errors as
+    `roc_auc` does."""
     auc, loss = roc_auc(labels, logits), log_loss(labels, logits)
     rate = int(np.count_nonzero(labels)) / labels.size
     if _are_soft(labels):

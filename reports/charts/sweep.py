@@ -51,10 +51,9 @@ def sweep_figure(
 
 
 def _domain(dots: Sequence[Dot]) -> list[float]:
-    """Return the y values that the axis must hold: the values of the dots, and the ends of their intervals. An end
-    below a third of the smallest value is replaced by that third. An end above three times the largest value is
-    replaced by that triple. Otherwise the wide interval of a configuration with only two runs would fill the
-    chart."""
+    """Return the y values that the axis must hold: the values of the dots, and the ends of their intervals. Ends are
+    cut to a third of the smallest value and to three times the largest, so that the wide interval of a configuration
+    with two runs does not fill the chart."""
     values = [dot.y for dot in dots if dot.y is not None and math.isfinite(dot.y)]
     if not values:
         return []

@@ -35,7 +35,7 @@ _COMMON = {
     "Noisy machine": "Other work, drift or throttling changed the speed during a measurement.",
     "Baseline": "The configuration with which all others are compared: the first, or the one asked for.",
 }
-"""Glossary entries needed on pages of measurements and on pages of training runs alike."""
+"""Terms explained on pages of measurements as well as on pages of training runs."""
 
 
 def page_glossary(

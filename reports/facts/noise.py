@@ -51,11 +51,10 @@ class Smallest:
     """Detectable difference of two sets: the smallest true difference that a comparison finds with 80 % power. It is
     a fraction; for a quality, it is in the quality's unit.
 
-    `apart` is the difference for two sets measured one after the other. `in_turns` is the difference for two sets
-    measured alternately (A/B), in pairs of runs with equal seeds. The two runs of a pair are assumed to need equal
-    samples to converge. `in_turns` is None where it is unknown, for example for a quantity that differs even between
-    runs of equal seed. `in_turns` is only an estimate from few runs: with 95 % confidence, its true value lies
-    between `in_turns_low` and `in_turns_high`.
+    `apart` is for two sets measured one after the other. `in_turns` is for two sets measured alternately (A/B), in
+    pairs of runs with equal seeds that need equal samples to converge; it is None for a quantity that differs even
+    between runs of equal seed. `in_turns` is estimated from few runs, so its true value is between `in_turns_low` and
+    `in_turns_high` with 95 % confidence.
     """
 
     apart: float

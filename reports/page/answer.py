@@ -140,9 +140,9 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:
-    """Return the time in seconds by which a result is ranked among the results `accepted`. If any of `accepted` has a
-    score, this time is the result's score, or None if the result has no score. If none has a score, it is the
-    geometric mean time of the result's runs that reached the target."""
+    """Return the time in seconds by which a result is ranked among the results `accepted`. This is the score; if none
+    of `accepted` has a score, it is the geometric mean time of the result's runs that reached the target. None for a
+    result without a score among results with scores."""
     if any(other.score.score_s is not None for other in accepted):
         return result.score.score_s
     summary = result.summary("time_to_train_s")
@@ -194,9 +194,9 @@ def _threads_of(sweep: SweepFacts) -> str:
 
 
 def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
-    """Return a sentence that names the best of several configurations, with its value, and the configurations not
-    shown to differ from it; `found` has all of these. If `is_of_batches`, the configurations differ in batch size and
-    were not trained to a target; the sentence then adds the caveat that another batch size may need more samples."""
+    """Return a sentence that names the best configuration in `found` with its value, and then the others, which are
+    not shown to differ from it. With `is_of_batches`, which stands for configurations that differ in batch size and
+    were not trained to a target, the sentence warns that another batch size may need more samples."""
     refused = f"; INVALID: {_label_names(found.refused)}" if found.refused else ""
     refused = (f"; {names(found.controls)} is a control, which no user can have" if found.controls else "") + refused
     if len(found.alike) == found.num_compared - 1:

@@ -18,9 +18,9 @@ FRACTION = 0.1
 def find_outliers(logs: Sequence[float]) -> tuple[int, ...]:
     """Return the indices of outliers in a set of values, given as logarithms.
 
-    Each value is compared with the mean of all others by Student's t with one value left out. The unit of the
-    distance is the standard deviation that one further value would have, computed from the spread of the others. Two
-    outliers on the same side may hide each other.
+    Each value is compared with the mean of all others by Student's t. The distance is in units of the standard
+    deviation of a further value, computed from the spread of the others. Two outliers on the same side may hide each
+    other.
     """
     values = np.asarray(logs, dtype=np.float64)
     number = len(values)

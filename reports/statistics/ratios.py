@@ -102,9 +102,9 @@ class Difference:
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
     """Return the sample variance of logarithms along the last axis, but at least step^2 / (n + 1).
 
-    The lower bound is needed because values lie on a grid: quality is evaluated every 5 % of an epoch, and times are
-    stamped to 1 ms. A few runs then often agree to the last digit, and a sample variance of zero would promise
-    certainty. The bound is the variance of n equal values and one more value, a step away.
+    The lower bound is for values on a grid: quality is evaluated every 5 % of an epoch, and times are stamped to 1
+    ms. A few runs then often agree to the last digit, and a sample variance of zero would promise certainty. The
+    bound is the variance of n equal values and one more value, a step away.
     """
     return moments_of(logs).floored_variance(step)
 

@@ -146,8 +146,8 @@ def infer_round(
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:
-    """Return whether train_samples in official logs may state the number of samples trained instead of the dataset's
-    size. It may before round 3.0, when the rules demand nothing of the value (compliance_checker
+    """Return whether train_samples in an official log of a round may state the number of samples trained, and not the
+    dataset's size. This is so before round 3.0, where the rules demand nothing of the value (compliance_checker
     training_2.1.0/common.yaml)."""
     return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
 

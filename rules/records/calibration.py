@@ -90,10 +90,13 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Condition(Record, frozen=True, kw_only=True):
-    """One of the conditions that a calibration asks of a quality target: (a) runs with the target converge, with
-    little variation, (b) the target is above the best quality of simpler models, (c) the target is below the quality
-    of the oracle (the teacher model that labelled generated data), (d) evaluations take a small share of the timed
-    run."""
+    """One of the four conditions that a calibration asks of a quality target.
+
+    - (a) Runs with the target converge, with little variation.
+    - (b) The target is above the best quality of simpler models.
+    - (c) The target is below the quality of the oracle, the teacher model that labelled generated data.
+    - (d) Evaluations take a small share of the timed run.
+    """
 
     letter: str
     holds: bool | None

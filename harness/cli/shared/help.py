@@ -68,8 +68,8 @@ class HelpedCommand(click.Command):
 
 
 def _common_place(option: click.Option) -> int:
-    """Return the sort key by which a command's help lists an option: the command's own options come first, then the
-    options that most users need, in their order, then --help."""
+    """Return the sort key of an option in a command's help. The command's own options come first, then the options
+    that most users need, in a fixed order, then --help."""
     if "--help" in option.opts:
         return len(_COMMON)
     return _COMMON.index(str(option.name)) if option.name in _COMMON else -1

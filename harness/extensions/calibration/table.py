@@ -57,12 +57,13 @@ def judge_conditions(
     *,
     is_quick: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the four conditions of a good target quality (convergence, distance above simpler models, distance below
-    the oracle, time of evaluations): whether each holds (None if unknown), and the numbers that show it.
+    """Judge the four conditions of a good target quality: reliable convergence, distance above simpler models,
+    distance below the oracle, short evaluations. Return for each whether it holds (None if unknown), and the numbers
+    that show it.
 
     `default` sums up the reference implementation's runs at the batch size of the benchmark definition. A quick
-    calibration, which gives simpler models one learning rate, can show that condition (b), on simpler models, is
-    broken, but not that it holds.
+    calibration gives simpler models only one learning rate; it can refute the condition on simpler models, but not
+    show it.
     """
     is_above_all = all(is_above(target, baseline.best_quality) for baseline in baselines)
     return (

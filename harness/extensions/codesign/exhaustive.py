@@ -32,9 +32,9 @@ def enumerate_points(
     """Model every point of a design space; return the Pareto front and the number of valid points. `choices` has the
     values of each parameter.
 
-    The result is exact, though the points are not modelled one by one. A point's largest tile allows every tiling of
-    smaller tiles. For given hardware, the tilings of a loop nest are therefore modelled once, and a running minimum
-    over tile sizes gives the best tiling for each largest tile.
+    The result is exact, though points are not modelled one by one. On given hardware, all tilings of a loop nest are
+    modelled once. A running minimum over tile sizes then gives the best tiling for each largest tile, since a largest
+    tile allows all smaller tilings.
     """
     sides = [np.array(choices[name], dtype=float) for name in TILE]  # whose products may pass 2**63
     tiles = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(TILE))

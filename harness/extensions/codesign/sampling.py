@@ -24,8 +24,8 @@ MOST_BY_GP = 200
 """Maximum number of valid points that a search by a Gaussian process models, as the process is fitted anew for each
 point."""
 NUM_DRAWN: Mapping[Method, int] = {"gp": 10, "nsga2": POPULATION}
-"""Number of design points that are modelled before a search method makes its first proposal: the given starting
-points, and others drawn at random. The keys are the methods, a Gaussian process and NSGA-II."""
+"""Dict from search methods (a Gaussian process, NSGA-II) to the number of design points that are modelled before the
+method proposes any: the given starting points, and others drawn at random."""
 _BATCH = 4096
 """Number of design points drawn at once."""
 _MOST_DRAWS = 1 << 22

@@ -61,9 +61,9 @@ def answer_reads(
     """Return the latencies of queries [queries] that arrive in order, each with `num_reads` reads on one memory
     device.
 
-    `busy_s` [queries] is the time in seconds that a query's reads take with all channels at work; `drawn` [queries]
-    is a row of the result of `draw_latencies`. `is_alone` says that arrivals are so far apart that no query meets
-    another; the queue depth is then that of a query's own reads.
+    `busy_s` [queries] is the time in seconds that a query's reads take if all channels work on them; `drawn`
+    [queries] is a row of the result of `draw_latencies`. `is_alone` says that queries never meet; the queue depth is
+    then only that of the query's own reads.
     """
     count = tier.num_channels
     each_s = busy_s * count / np.maximum(num_reads, 1)
@@ -141,14 +141,13 @@ def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
 
 
 def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
-    """Return the delay in seconds between two times of a query on one channel: its last read leaves the channel, and
+    """Return for a query's reads on one channel the seconds between two times: its last read leaves the channel, and
     the answers to all its reads have come [reads, steps]. The axes are the number of the query's reads on the
     channel, and the quantile.
 
-    Reads leave the channel one after the other, `read_s` apart. The delay is therefore the maximum over the query's
-    reads of (latency beyond the channel - `read_s` x number of later reads). The distribution function of this
-    maximum is the product of the distribution functions of the single reads. The last row also holds for more reads
-    than the array has rows.
+    Reads leave the channel one after the other, `read_s` apart. The result is therefore the maximum over the query's
+    reads of (latency beyond the channel - `read_s` x number of later reads), whose distribution function is the
+    product of those of the single reads. The last row also holds for more reads than the array has rows.
     """
     span_s = float(beyond_s[-1] - beyond_s[0])
     waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1

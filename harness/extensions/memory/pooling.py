@@ -166,8 +166,8 @@ def count_reads(
     """Count the rows that each sample reads from each memory device, and the bags (the rows that a sample looks up in
     one table) to which these rows belong.
 
-    A device reads a row in one or several reads of the smallest size that it can read. If `granules` [tables] gives
-    the number of these reads for a row of each table, these reads are counted, not rows.
+    A row may take several reads of the smallest size that the device can read. If `granules` [tables] gives their
+    number for a row of each table, reads are counted in place of rows.
     """
     bags, shape = samples * num_tables + tables, (num_samples, num_devices)
     pairs, whole = np.unique(bags * num_devices + devices), np.unique(bags)

@@ -62,9 +62,9 @@ class PlacementCosts:
     origin: Literal["measured", "modelled"] = "modelled"
     """Whether the costs by which plans are judged are measured or modelled."""
     spread_of: Callable[[Collection[EmbeddingTable]], float | None] = lambda tables: None
-    """Function that returns by how much repeated timings of a set of tables differ: the interquartile range of the
-    timed rounds, as a fraction of their median. If each table was timed alone, it returns the largest such fraction
-    among the set's tables. It returns None if no fraction is known."""
+    """Function that returns the spread of repeated timings of a set of tables: the interquartile range of the rounds,
+    as a fraction of their median. If tables were timed one by one, it is the largest spread of a table in the set;
+    None if it is not known."""
     timed: str = TIMED
     """Words on how lookups and updates were timed; used only where costs are measured."""
     has_net: bool = False
@@ -283,9 +283,9 @@ def _list_extra(gain: _Gain | None) -> tuple[float | None, float | None, float |
 
 
 def _verdict(gain: _Gain, base: str, noise: float) -> str:
-    """Return a sentence that compares the cost of a search's plans with the cost of the best baseline's plans. With
-    several tasks, the confidence interval of the mean difference decides whether one is cheaper. With one task, one
-    is cheaper if the difference exceeds `noise`, the spread of the measured rounds."""
+    """Return a sentence that compares a search's plans with the best baseline's plans. For several tasks, the
+    confidence interval of the mean difference of costs decides which is cheaper. For one task, a difference of costs
+    must exceed `noise`, the spread of the measured rounds."""
     if gain.mean is None:
         return f"has no plan to compare with {base}'s"
     low, high = (gain.interval.low, gain.interval.high) if gain.interval else (gain.mean, gain.mean)

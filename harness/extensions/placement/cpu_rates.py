@@ -32,13 +32,12 @@ ASSUMED = FixedTimes()
 
 
 def rate_cpu(devices: Devices, given: Collection[str], seed: int) -> tuple[Devices, tuple[str, ...], FixedTimes]:
-    """Measure on this CPU the rates and fixed times by which plans are costed. Return `devices` with the measured
+    """Measure on this CPU the rates and fixed times from which plans are costed. Return `devices` with the measured
     bandwidths, the names of the measured fields, and the fixed times of a step.
 
-    The bandwidths of memory and of links within a host are measured, except those named in `given`, which the user
-    set. Both are the bytes/s of a memory copy, since ranks on one host exchange data by copies in memory. The fixed
-    times are computed from two timings: of lookups in nine tables and in one table, one row in each. The bandwidth of
-    links between hosts is not measured.
+    The bandwidths of memory and of links within a host are measured, except those named in `given`. Both are the
+    bytes/s of a memory copy, since ranks on one host exchange data by copies in memory. The bandwidth of links
+    between hosts is not measured. The fixed times follow from lookups of one row in nine tables and in one table.
     """
     import torch
 

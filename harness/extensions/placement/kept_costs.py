@@ -49,12 +49,12 @@ class KeptCosts:
         return max((spread for spread in found if spread is not None), default=None)
 
     def know_sets(self, tables: Sequence[EmbeddingTable]) -> KnownSets:
-        """Return the measured sets of the costs file in which every table is one of `tables`, or a part that halving
-        makes of one of them.
+        """Return the measured sets of a costs file that are made of `tables`, or of parts that halving makes of them.
+        Raises ConfigError if there are fewer than MIN_SETS, or if a table of a set lacks the times of the two halves
+        of the measured rounds.
 
-        An entry of the file may lack its reuse (how often a batch looks up the same rows). The entry then stands for
-        the first table with the entry's other properties. Raises ConfigError if fewer than MIN_SETS sets are found,
-        or if a table of a set lacks the times of the two halves of the measured rounds.
+        An entry of the file without reuse (how often a batch looks up the same rows) stands for the first table with
+        the entry's other properties.
         """
         by_entry: dict[_Key, EmbeddingTable] = {}
         for part in list_parts(tables):

@@ -90,9 +90,9 @@ class PlacementQuestion:
     None if no set is measured."""
     has_baselines: bool = True
     today: PlacementPlan | None = None
-    """Plan that places the tables of a single task in production today; None if there is none. The study lists
-    today's plan, and today's plan improved by moving tables. For every other plan, the study says how many tables
-    would have to move from where today's plan has them."""
+    """Placement plan in use in production today, for a single task; None if there is none. It is listed in the study,
+    also improved by moving tables. For every other plan the study says how many tables would have to move to other
+    devices."""
     table_names: tuple[str, ...] = ()
     """Names of the embedding tables to place, for a single task (set of tables); empty where tables have only
     numbers."""
@@ -341,11 +341,11 @@ def _add_today(
 
 
 def _refuse_not_kept(task: Task, found: FoundPlan, names: Sequence[str]) -> FoundPlan:
-    """Return a found placement plan if it obeys --keep, which ties tables to devices. If the plan does not obey,
-    return the reason in its place, so that the plan is neither compared nor saved.
+    """Return a found placement plan if it obeys --keep, which ties tables to devices. Otherwise return the reason, so
+    that the plan is neither compared nor saved. It does not obey either if it is unknown which columns each device
+    holds, as in some plans of TorchRec's planner.
 
-    A plan of TorchRec's planner does not obey if it is unknown which columns each device holds. `names` are the
-    tables' names; empty if tables have none.
+    `names` are the tables' names; empty if tables have none.
     """
     if found.plan is None:
         if found.cost_s is None:

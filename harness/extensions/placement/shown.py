@@ -76,9 +76,9 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 
 def find_cheapest(costs: Mapping[str, float], balance: Mapping[str, float | None] | None = None) -> list[str]:
-    """Return the searches whose plans cost least; costs that differ only by rounding count as equal. `balance` has
-    for each search the load of the slowest device divided by the mean load. With `balance`, the search with the most
-    even load comes first; without it, searches keep the order of `costs`."""
+    """Return the searches whose plans cost least, apart from rounding. They are in the order of `costs` or, with
+    `balance` (the load of the slowest device divided by the mean load, for each search), in the order of balance, the
+    most even first."""
     least = [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
     return sorted(least, key=lambda name: round((balance or {}).get(name) or inf, _DIGITS))
 

@@ -319,9 +319,9 @@ class Bench:
         )
 
     def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
-        """Return the plan of LoadGen's runs, changed for longer runs of `num_queries` queries. The highest rate that
-        LoadGen's rule calls VALID depends on the length of the runs, so it is simulated again. The plan is returned
-        unchanged if `num_queries` hardly exceeds the number of queries in the plan."""
+        """Return the plan of LoadGen's runs, changed for longer runs of `num_queries` queries. The VALID rate to
+        expect is simulated again, since it depends on the length of the runs. The plan is returned unchanged if
+        `num_queries` hardly exceeds the number of queries in the plan."""
         if num_queries <= plan.num_queries * RESOLUTION:
             return plan
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))

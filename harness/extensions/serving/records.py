@@ -155,7 +155,7 @@ class LoadGenRun(Record, frozen=True, kw_only=True):
     duration_s: PositiveAmount
     mean_s: PositiveAmount
     latency_s: PositiveAmount
-    """Latency of queries in seconds at the judged percentile; with several processes, the longest among them."""
+    """Latency of queries in seconds at the judged percentile; with several processes, the longest of theirs."""
     is_valid: bool
     """Whether LoadGen judged the run VALID; with several processes, whether the runs of all are."""
     reason: str | None
@@ -226,8 +226,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     overhead_s: Amount
     """Median seconds that LoadGen and the queue add to a query, measured with a system that does nothing."""
     loaded_factor: PositiveAmount | None = None
-    """Measured factor by which calls of the model take longer while LoadGen issues more queries than can be answered:
-    the simulation multiplies the times of `service` by it. None where it was not measured."""
+    """Measured factor by which calls of the model take longer while LoadGen issues more queries than can be answered.
+    In simulations the times of `service` are multiplied by it. None if it was not measured."""
     service: Annotated[tuple[ServiceTime, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     curve: Annotated[tuple[CurvePoint, ...], Meta(max_length=MAX_ENTRIES)]
     runs: Annotated[tuple[LoadGenRun, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]

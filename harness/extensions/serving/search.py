@@ -19,9 +19,9 @@ MAX_HELD_UP = 3
 """Number of INVALID runs at one rate in which the service was held up (stood still), after which the rate counts as
 INVALID."""
 FAR = 16
-"""Minimum size of a step down from a rate at which the service was held up (stood still) in all runs; the step
-divides the rate by this power of RESOLUTION. Such runs do not show how far below the highest VALID rate is, and each
-such rate takes MAX_HELD_UP runs. The step is large so that few such rates are tried."""
+"""Exponent of RESOLUTION for the smallest step down from a rate at which the service was held up (stood still) in all
+runs. Such runs do not show how far away the highest VALID rate is, and each such rate takes MAX_HELD_UP runs, so the
+step is large."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

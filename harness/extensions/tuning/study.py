@@ -42,8 +42,8 @@ _REGRET = "Regret is how far the best trial so far is from the best of all trial
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Again:
-    """Result of a search's trial measured again: in pairs with the default, or by itself if the default measured
-    nothing."""
+    """Second measurement of a search's trial: in pairs with the default configuration, or by itself if the default
+    was not measured."""
 
     trial: Trial | None = None
     comparison: Comparison | None = None

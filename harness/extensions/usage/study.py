@@ -126,9 +126,9 @@ def _say_not_shown(usage: Usage, *, is_trained: bool) -> Iterator[str]:
 
 
 def _hold_against_published(curves: Sequence[tuple[str, RetrievalCurve]], stand_ins: Sequence[str]) -> Iterator[str]:
-    """Yield one sentence on published figures, or nothing. If the usage has retrievals, the sentence compares them
-    with published figures. If it has no retrievals but stand-ins (MLPs in place of published models), the sentence
-    says why their score is compared with no published score. If it has neither, nothing is yielded."""
+    """Yield a sentence on published figures, if there is one to yield. For a usage with retrievals it compares them
+    with published figures. For a usage with stand-ins (MLPs in place of published models) it says why their score is
+    compared with no published score."""
     if curves:
         yield hold_against_published(curves)
     elif stand_ins:
@@ -225,8 +225,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of the process with the lowest limit on request rates. A process's limit is the highest
-    rate at which it meets all deadlines. So at the lowest of these limits every process meets all deadlines."""
+    """Return the measurements of the process that meets all deadlines only up to the lowest request rate. Up to this
+    rate, all other processes meet them, too."""
     return min(point, key=lambda each: each.highest_factor)
 
 

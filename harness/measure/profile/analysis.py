@@ -77,9 +77,9 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
 def join_replayed(
     times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
 ) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
-    """Join the phases that a CUDA graph replayed together into one phase, REPLAY: it gets their work (FLOP, bytes,
-    rows) and their matrix products. The joined phases have no measured times of their own, only REPLAY has. Change
-    nothing if no graph was replayed."""
+    """Join the phases that a CUDA graph replayed together into one phase, REPLAY. It gets their work (FLOP, bytes,
+    rows) and their matrix products, since only the replay as a whole was timed. Change nothing if no graph was
+    replayed."""
     if Phase.REPLAY not in times_s:
         return costs, products
     inside = [phase for phase in costs if phase not in times_s]

@@ -195,8 +195,8 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
 
 def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds by phase with the phase REPLAY (of a CUDA graph) replaced by the phases that were timed
-    inside the graph. What remains of the replay's time is left out here."""
+    """Return the seconds by phase with REPLAY (of a CUDA graph) replaced by the phases that were timed inside the
+    graph. Time of the replay that belongs to none of these phases is dropped."""
     if not inside_s:
         return phases_s
     seconds = {phase: took_s for phase, took_s in phases_s.items() if phase != Phase.REPLAY}

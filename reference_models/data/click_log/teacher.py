@@ -226,11 +226,11 @@ def _interactions(
 
 
 def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
-    """Return, for every combination of the interacting features' latent classes, the product of one coordinate of the
-    classes' vectors: float64 [32, 32, ...], an axis per feature.
+    """Return one coordinate's product over the interacting features, for every combination of the features' latent
+    classes: float64 [32, 32, ...], an axis per feature.
 
     `coordinates` has the coordinate of every class for each feature; `mean` is added to all of them. The product of
-    the means alone, which is the same for all combinations, is subtracted.
+    the means is the same for all combinations and is subtracted.
     """
     if len(coordinates) == 2:  # in the order of operations with which the digests of datasets of pairs are pinned
         a, b = coordinates[0][:, None], coordinates[1][None, :]

@@ -50,12 +50,9 @@ class MappedSplit:
         return rows
 
     def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the maps of all tables as one flat array, and two arrays of positions with a number for each mapped
-        column of ids.
-
-        The flat array has the columns of all maps, one after another. The first of the two arrays says which of a
-        sample's id columns is mapped. The second says where in the flat array the column of its map begins.
-        """
+        """Return the maps of all tables joined in one flat array, and two arrays that say how to read it. They have
+        one entry for each column of ids that a map yields: the position of the sample's id column that is mapped, and
+        where the map's column begins in the flat array."""
         if self._maps is None:
             raise DatasetError(
                 "the map of ids to rows is not made yet, expected it in id_maps when the dataset is opened."

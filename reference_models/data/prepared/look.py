@@ -113,8 +113,8 @@ def remarks_on(
 def compare_positives(
     positives: Mapping[str, float], num_samples: Mapping[str, int], soft: SoftLook | None = None
 ) -> list[str]:
-    """Return a list with a warning if the shares of positive labels in training and in evaluation differ much; else
-    an empty list. Much is more than a quarter of the larger share, and more than chance explains.
+    """Return a list with a warning if the shares of positive labels in training and in evaluation differ by more than
+    a quarter of the larger share, and by more than chance explains; else an empty list.
 
     Chance explains up to three standard errors of the difference. The variance of labels 0 and 1 is p (1 - p), where
     p is the share of positive labels in both splits together; the variance of soft labels is in `soft`.

@@ -81,13 +81,15 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Return a greedy placement of each of several lists of pieces (tables or parts) on the devices.
+    """Place each of several lists of pieces (tables or parts) on the devices, greedily. Return the placements and
+    their costs.
 
-    Lists are of equal length. `caps` has a limit for each list: the maximum number of columns on a device. Pieces are
-    placed in the list's order. Each goes to the device of least cost so far that has enough memory and stays within
-    the limit. Among devices of equal cost, it goes to the one with the fewest bytes. If a piece fits no device, the
-    list's placement fails and has an infinite cost. With `overflows`, the piece goes to the device with the fewest
-    bytes instead. Each step places one piece of every list, so that one call computes the costs of all lists.
+    Pieces are placed in their list's order. Each goes to the device of least cost so far, or of fewest bytes among
+    equals, that has enough memory and stays within the list's limit of columns per device, `caps`. If a piece fits no
+    device, the list's placement fails and has an infinite cost; with `overflows`, the piece goes to the device with
+    the fewest bytes instead.
+
+    All lists have the same length: each step places one piece of every list, so that one call computes all costs.
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))

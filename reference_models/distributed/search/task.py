@@ -48,10 +48,11 @@ class EmbeddingTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePart(EmbeddingTable):
-    """What one device holds of a table that is cut by rows or copied to several devices.
+    """Part of a table that one device holds, if the table is cut by rows or copied to several devices. Plans of
+    TorchRec's planner may have such parts; searches in this package cut tables only by columns.
 
-    Plans of TorchRec's planner may have such tables; searches in this package cut tables only by columns. The numbers
-    of rows and of lookups per sample are the part's own. Lookups are assumed to be uniform over the table's rows.
+    The numbers of rows and of lookups per sample are the part's own. Lookups are assumed to be uniform over the
+    table's rows.
     """
 
     layout: Literal["rows", "host_rows", "copy"]

@@ -149,13 +149,13 @@ def describe_tables(tables: Sequence[TableEntry], empty: Task) -> Task:
 
 
 def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:
-    """Return a table's mean shares of lookups by reuse bin (how often a batch looks up the row), for n independent
-    Zipf-distributed lookups.
+    """Return the mean share of a table's lookups in each bin of reuse (how often a batch looks up the same row), for
+    n independent Zipf-distributed lookups.
 
-    As in synthetic data, a lookup is of row r with the probability p_r, proportional to the integral of x^-exponent
-    from r to r + 1. So the number c of row r's lookups is binomial (n, p_r). Let F be the distribution function of
-    the binomial (n - 1, p_r). The share of lookups in the bin low < c <= high is the sum over rows of
-    p_r (F(high - 1) - F(low - 1)). Rows of nearly equal p are computed as one block.
+    As in synthetic data, row r is looked up with probability p_r, proportional to the integral of x^-exponent from r
+    to r + 1. Its number c of lookups is then binomial. The share of lookups in the bin low < c <= high is the sum
+    over rows of p_r (F(high - 1) - F(low - 1)), with F the distribution function of the binomial (n - 1, p_r). Rows
+    of nearly equal p are computed as one block.
     """
     edges = np.unique(np.geomspace(1, num_rows + 1, _NUM_BLOCKS).round())
     law = np.log(edges) if exponent == 1 else edges ** (1 - exponent)

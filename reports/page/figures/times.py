@@ -108,9 +108,9 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
-    """Return a dict from each kind of mark in the chart of run times (dots of runs, mean, band) to its meaning, for
-    the legend. If no configuration has a score, a dot means a run that reached the target, and the mean is geometric;
-    otherwise a dot means a counted run, and the mean is the Olympic mean where there is one."""
+    """Return the legend of the chart of run times: a dict from each kind of mark (dots of runs, mean, band) to its
+    meaning. If a configuration has a score, dots are counted runs, and the mean is the Olympic one where there is
+    one. Otherwise dots are runs that reached the target, and the mean is geometric."""
     drawn = [result for result in sets if not result.is_repeat]
     has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"

@@ -17,9 +17,9 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _STAMPS_S = 2.0
-"""Tolerance in seconds between the times in a run's record and the stamps of its log; both are by the system's
-calendar. The recorded start may be later than the log's first stamp by this much, and the recorded end may be earlier
-than run_stop by this much."""
+"""Tolerance in seconds between the times in a run's record and the stamps of its log, both from the system's
+calendar. By this much the recorded start may be later than the log's first stamp, and the recorded end earlier than
+run_stop."""
 _DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system description that its submitter may complete after the runs were made."""

@@ -158,10 +158,9 @@ def _is_own(subject: SetSubject) -> str | None:
     applies=_is_own,
 )
 def records_are_there(subject: SetSubject) -> Iterator[Problem]:
-    """A set of an own benchmark has extra/ beside its results, with the record of at least one run. Without records,
-    RS116, RS117 and RS118 have nothing to compare the logs with. The harness packages the records in
-    benchmarks/<benchmark>/<system>/; a submission tree with logs alone is reported, too. If only some runs lack a
-    record, RS116 reports it instead."""
+    """A set of an own benchmark has extra/ beside its results, with the record of at least one run, since RS116,
+    RS117 and RS118 compare the logs with records. In a submission tree the harness puts the records into
+    benchmarks/<benchmark>/<system>/. If only some runs lack a record, RS116 reports it."""
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")

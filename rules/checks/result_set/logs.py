@@ -134,10 +134,13 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """All logs of a set state the same settings: benchmark, version, definition, dataset, division, organisation,
-    platform and every hyperparameter. A difference in the status or in the implementation of matrix products is only
-    a warning. If the set's benchmark is known, a log of another benchmark is reported by ST110 instead. Before round
-    3.0 train_samples may state the samples trained, so it may differ between runs of one dataset in proportion to the
-    epochs of the last epoch_num; HP103 checks this."""
+    platform and every hyperparameter.
+
+    - A difference in the status or in the implementation of matrix products is only a warning.
+    - If the set's benchmark is known, ST110 reports a log of another benchmark instead.
+    - Before round 3.0 train_samples may state the samples trained. It may then differ between runs of one dataset in
+      proportion to the epochs of the last epoch_num; HP103 checks this.
+    """
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,

@@ -70,10 +70,10 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     applies=_timed,
 )
 def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
-    """No pause between the runs of a set is long enough for another run: from the end of all runs so far to the start
-    of the next one, less than twice the median time of a run passes. A longer pause may hide a run that is not shown,
-    or may just be a night. This harness may alternate the runs of two sets, so for its sets the median pause is added
-    to the median time."""
+    """No pause between the runs of a set is long enough for another run: from the end of all earlier runs to the
+    start of the next one, less than twice the median time of a run passes. A longer pause may hide a run that is not
+    shown, or may just be a night. For sets of this harness, which may alternate the runs of two sets, the median
+    pause is added to the limit."""
     spans = _spans(subject)
     usual_ms = median(stop_ms - start_ms for start_ms, stop_ms, _ in spans)
     if subject.is_ours:

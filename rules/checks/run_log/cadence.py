@@ -317,9 +317,9 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
     applies=applies_to_ours,
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """The throughput in tracked_stats fits the block's time stamps. It is a positive number in samples/s. The number
-    of samples in the block, divided by the throughput, is the time that the block took. This time is at most the time
-    between the block's stamps and at least half of it, within 30 ms."""
+    """The throughput in tracked_stats is a positive number in samples/s that fits the block's time stamps. The
+    block's samples divided by the throughput take at most the time between the stamps, and at least half of it,
+    within 30 ms."""
     start = stop = None
     for line in subject.log.lines:
         if (key := line.key) not in _IN_CYCLE:

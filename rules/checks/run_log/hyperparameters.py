@@ -125,11 +125,10 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
-    """Yield a problem if train_samples equals neither the dataset's size nor the samples trained according to the
-    last evaluation's epoch_num. If the log has no epoch_num, or train_samples is within 1 % of the dataset's size,
-    the problem states the dataset's size as expected. Otherwise train_samples contradicts epoch_num, and the log does
-    not show which of the two is wrong. Then the problem also states the batch size, if there is one, that would
-    explain both numbers."""
+    """Yield a problem if train_samples equals neither the dataset's size nor the samples trained by the last
+    evaluation's epoch_num. The problem states the dataset's size as expected if the log has no epoch_num, or if
+    train_samples is within 1 % of it. Otherwise it says that train_samples and epoch_num contradict each other, and
+    names a batch size that would explain both if there is one."""
     log = subject.log
     number, epochs = as_number(line.value), count_epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):

@@ -79,8 +79,8 @@ def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
     remedy="Let one process write the log, or flush every line; the official checker reads only the last record.",
 )
 def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
-    """Several processes writing at once can put two records on one line; the official parser silently loses all but
-    the last."""
+    """No line holds two records. Several processes that write at once can put two records on one line, and the
+    official parser silently loses all but the last."""
     for line in subject.log.lines:
         if line.is_glued:
             yield Problem(f"{line.key} follows another record", line, found="2 records", expected="1 record")

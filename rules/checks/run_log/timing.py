@@ -33,12 +33,15 @@ _METHOD_CHARS = 240
     requires={"ST101"},
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
-    """Time stamps do not go back: each record's time_ms is at least that of the record before. In official logs
-    several nodes, each with its own clock, write into one file. So there a step back from one rank's record to
-    another rank's is only reported (info). A step back between records of one rank is a warning if it is more than a
-    second, else only reported (info). Before round 3.0 it is a warning only from run_start to run_stop, since
-    formatters of that time sorted the lines outside of the run. cache_clear may be anywhere in official logs: TI104
-    judges its stamp."""
+    """Time stamps do not go back: each record's time_ms is at least that of the record before.
+
+    - In official logs several nodes, each with its own clock, write into one file. A step back from one rank's record
+      to another rank's is only reported (info).
+    - A step back between records of one rank of an official log is a warning if it is more than a second, else
+      reported (info). Before round 3.0 it is a warning only from run_start to run_stop, since formatters of that time
+      sorted the lines outside of the run.
+    - cache_clear may be anywhere in official logs: TI104 judges its stamp.
+    """
     lines = subject.log.lines
     if subject.is_ours:
         for before, line in pairwise(lines):
