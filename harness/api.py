@@ -119,12 +119,12 @@ def resume(
     quiet: bool = True,
 ) -> Path:
     """Complete a run set, sweep, pair (two configurations measured alternately) or measurement with the settings that
-    it began with, or add repetitions until there are `runs`; return `folder`.
+    it began with, or add repetitions until there are `runs`; return `folder`. Finished runs are kept.
 
-    Finished runs are kept. The user's own models and implementations, and a second Python interpreter (with which the
-    first configuration of a pair is measured), are used only if they are named again, in `models`, `implementations`
-    and `python`. Where another version of dlrmbench began the experiment, a Python warning says so and the experiment
-    is continued.
+    The user's own models and implementations are used only if they are named again, in `models` and
+    `implementations`. If another Python interpreter measured the first configuration of a pair, it must be given
+    again, as `python`. If another version of dlrmbench began the experiment, a Python warning says so and the
+    experiment is continued.
     """
     from harness.experiment.context import Context, Watcher
     from harness.experiment.finish import write_pages

@@ -78,7 +78,7 @@ class Implementation:
     None: a step is taken to need as many bytes as the reference implementation's.
     """
     process_bytes: int = 0
-    """Measured bytes of memory of a process of the implementation, other than that of Python, torch, weights and
+    """Measured bytes of memory of a process of the implementation, without the memory of Python, torch, weights and
     batches."""
 
     def require_installed(self) -> None:
@@ -143,7 +143,7 @@ class Costs:
 
 
 def _undeclared_step(model: Any, data: DataConfig, batch_size: int) -> Step:
-    """Raise AssertionError: stands in for the step of a model whose ModelSpec declares no costs."""
+    """Default step of a ModelSpec that declares no costs; raises AssertionError."""
     raise AssertionError("a ModelSpec counts it")
 
 
@@ -162,7 +162,7 @@ class ModelSpec:
     field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
     """Function (section [model], names of its changed keys) that returns the section with shorthand keys written out,
-    and with the keys updated whose values follow from changed keys."""
+    and with keys that depend on the changed ones brought up to date."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
     """Function that raises ConfigError for a model's configuration and a dataset that do not fit together."""
     batch: type[Any] = Batch

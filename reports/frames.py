@@ -126,10 +126,10 @@ def compare(
 
 
 def read_scores(*files: str | Path) -> pd.DataFrame:
-    """Read files that `score --format json` wrote into a data frame: a row per result set, with the columns of `score
+    """Return a data frame made from files of `score --format json`: a row per result set, with the columns of `score
     --format csv`.
 
-    Raises InputError where a file cannot be read, or is not what `score` wrote.
+    Raises InputError if a file cannot be read, or is not what `score` wrote.
     """
     documents = [read_printed(Path(file), "score", ScoreDocument) for file in files]
     return record_frame(ScoreRecord, (record for document in documents for record in document.scores))

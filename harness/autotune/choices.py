@@ -35,8 +35,8 @@ class OwnWays:
     thread_counts: tuple[int, ...]
     """Numbers of threads, one for each candidate that is timed."""
     chosen_for: Mapping[str, Any]
-    """Settings, as JSON values, that must be equal for the section's choice to be used again, besides those of a
-    training step (shape, precision, system)."""
+    """Settings, as JSON values, for which a choice of this section is valid, in addition to those for which a choice
+    for training steps is valid (shape, precision, system)."""
     words: str
     """Words by which messages name what timing chooses, such as 'workers, threads and calls'."""
     done: str
@@ -63,8 +63,8 @@ class Candidates:
     num_cores: int
     cpu: str | None
     own: OwnWays | None = None
-    """Autotuning that a section of the definition, such as [serve], requires; it replaces the autotuning of a
-    training step. None where no section requires any."""
+    """Alternatives that a section of the definition, such as [serve], has to time. They are timed in place of the
+    threads and kernels of a training step. None if no section has any."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:

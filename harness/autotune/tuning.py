@@ -94,10 +94,11 @@ def autotune(
     measure: Measure | None = None,
     num_threads: int | None = None,
 ) -> Preparation:
-    """Return `prepared` with a choice by timing (threads and kernels, or a section's own alternatives). An earlier
-    choice is used if `known` or else the dataset's folder has a valid one. Otherwise candidates are timed now.
+    """Return `prepared` with the fastest threads and kernels (or what else a section lets autotuning choose). An
+    earlier choice is used if `known` or else the dataset's folder has a valid one. Otherwise candidates are timed
+    now.
 
-    `known` maps keys of candidates to choices. Each choice that is read or made here is added to `known`, so that all
+    `known` maps keys of candidates to choices. Each choice that is read or made here is added to it, so that all
     configurations of one command share the choice. If timing fails, `prepared` is returned unchanged and a note is
     printed; nothing is raised, since the first run fails for the same reason and reports it. If `num_threads` is
     given and `known` has no choice, only candidates with that many threads are considered, if there are any.
@@ -145,8 +146,8 @@ def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
 
 
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
-    """Return the remembered choice by timing (threads, kernels or the like) that a run would use; None where nothing
-    is to be chosen, or the run would time candidates first."""
+    """Return what autotuning chose earlier (threads, kernels or the like) if a run would use it. None if there is
+    nothing to choose, or if a run would time candidates anew."""
     candidates = find_candidates(config, data_dir)
     return None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
 
@@ -330,8 +331,8 @@ def _earlier(candidates: Candidates) -> MatmulRecord | None:
 
 
 def _keep(candidates: Candidates, choice: ChoiceRecord) -> str | None:
-    """Write a choice by timing into the dataset's folder for other run sets; return the reason why it
-    could not be written, or None."""
+    """Write what autotuning chose into the dataset's folder, for other run sets. Return None, or the reason why it
+    could not be written."""
     chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:
         write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice))

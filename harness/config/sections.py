@@ -35,8 +35,8 @@ class Section:
     """True if other values in the section make another training problem, with another digest. Only sections of the
     core may do so."""
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
-    """Function that completes, in place, the definition's tables and the sources of its values (by `section.key`),
-    given the model's name. Raises ConfigError."""
+    """Function that fills in, given the model's name, missing values in the tables of a definition and in the dict
+    from `section.key` to the source of its value. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
     """Function that takes a `RunConfig` and returns the alternatives that autotuning times for this section
     (`harness.autotune.choices.OwnWays`), in place of the thread counts and kernels of a training step. The function

@@ -158,8 +158,8 @@ def _first_target(columns: "Guess") -> float:
 
 
 def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> dict[tuple[str, str, int | None], str]:
-    """Return comments that say how each guessed value was guessed, only for values that the user did not replace. The
-    keys are (section, key, position in a list)."""
+    """Return comments on guessed values: how each was guessed. The keys are (section, key, position in a list).
+    Values that the user replaced have no comment."""
     guessed, given = columns.data["parameters"], tables["data"]["parameters"]
     return {
         ("data.parameters", key, place): f"Guessed: {reason}."

@@ -44,8 +44,8 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
 
 
 def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Raise ConfigError for data of a shape that no dataset has: its labels are random, so a model cannot learn from
-    it."""
+    """Raise ConfigError if training to a target is asked for on data in a shape for which no dataset exists. Such
+    data would be synthetic with random labels, from which no model can learn."""
     reshaped = [f"data.{key}" for key in (*_SHAPE, "kind") if f"data.{key}" in sources]
     if reshaped or tables.get("data", {}).get("kind") == "made_up":
         what = f"{sources[reshaped[0]]}: {reshaped[0]}" if reshaped else "data.kind = 'made_up'"

@@ -79,11 +79,11 @@ class Request:
     """Name, from `orders.ORDERS`, of the order in which repetitions of several configurations are made."""
     relation: str | None = None
     """Name of the relation between the configurations, from `relation.RELATIONS` or an extension, such as one (a
-    single configuration), sides (a pair) or matrix (a sweep). If it is None, the relation is a pair with --beside,
-    and the command's own relation without --beside."""
+    single configuration), sides (a pair) or matrix (a sweep). If None, the option --beside decides: with it the
+    relation is a pair, without it the usual one of the command."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Spellings of options that an extension's command spells differently from the core's; the keys are the request's
-    fields. A spelling is empty where the command has no such option and always gives the field the same value."""
+    """Dict from a request's fields to options that an extension's command spells differently from the core's command.
+    An option is empty if the command lacks it, because it always gives the field the same value."""
     asked: Any = None
     """Further arguments that only an extension's command has, in a record of the extension; None for commands of the
     core."""

@@ -94,7 +94,7 @@ def read_source(folder: Path) -> Source:
 def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
     """Raise HarnessError (exit 2) if hooks (user's commands) ran around the existing run set's runs, and the user
     neither gives these hooks again nor declines them. Both configurations of a pair must have the same hooks, or
-    none. The recorded hooks are not used without being given again: commands named in a file are never started."""
+    none. A command that is only named in a file is never started."""
     unsaid = {
         name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
     }

@@ -107,8 +107,8 @@ class Store:
         )
 
     def note(self, stage: StageRecord, step: OrderStep, error: HarnessError) -> None:
-        """Record why a repetition failed. Depending on its stage (such as the runs, or a profile), all further
-        repetitions of its configuration are left out, or the configuration only lacks the result of this stage."""
+        """Record why a repetition failed. If failures of its stage (a profile, say) are only noted, its configuration
+        lacks the result of this stage. Otherwise all further repetitions of the configuration are left out."""
         members = list(self.record.configurations)
         member = members[step.configuration]
         if stage.on_failure == "note":
@@ -158,8 +158,8 @@ class Store:
         return place
 
     def gather(self) -> None:
-        """Combine each configuration's results of the first stage (the runs or measurements) in one file, where the
-        kind of measurement has such a file; then write experiment.json with the failures of configurations."""
+        """Write the combined file of each configuration whose kind of measurement has one, from the results of the
+        first stage. Then write experiment.json with the failures of configurations."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
                 self.keeper(self.record.stages[0], place).gather()

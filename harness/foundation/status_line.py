@@ -82,8 +82,8 @@ class StatusLine:
         self.show_rows((StatusRow(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
-        """End the progress display and print `text`, wrapped to the terminal's width; without text, leave nothing on
-        a terminal."""
+        """End the progress display. With `text`, print it, wrapped to the terminal's width. Without it, clear the
+        display of a terminal."""
         if self._live is not None:
             self._live.stop()
             self._live, self._drawn_s = None, float("-inf")

@@ -25,8 +25,8 @@ def make_study(
     checks: Iterable[StudyCheck] = (),
     seed: int | None = None,
 ) -> StudyRecord:
-    """Return the record of a study (a measurement or simulation whose result is not a training run) of one benchmark;
-    `benchmark` is None for a study of several, and `seed` where nothing is random."""
+    """Return the record of a study (a measurement or simulation whose result is not a training run). `benchmark` is
+    None for a study of several benchmarks. `seed` is None if nothing in the study is random."""
     return StudyRecord(
         kind=kind,
         title=title,

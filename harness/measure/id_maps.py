@@ -25,8 +25,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Folder of a map of ids to embedding rows. `sizes` is a dict from a table's index to three numbers: the table's
-    ids, its rows, and the rows that each id has. Tables with a row for each id are left out."""
+    """Folder of a map from ids to embedding rows. `sizes` is a dict from a table's index to three numbers: the
+    table's ids, its rows, and the rows to which each id is mapped. Tables with a row for each id are left out."""
 
     folder: Path
     sizes: Mapping[int, tuple[int, int, int]]

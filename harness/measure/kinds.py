@@ -53,7 +53,7 @@ class Job:
     id_map_sha256: str | None = None
     """Digest of the map of ids to embedding rows with which the run set began; None where each id has its own row."""
     power_command: str | None = None
-    """User's shell command that prints watts, if the command line that makes this repetition gave one; else None."""
+    """User's shell command that prints watts, if the command line gave one; else None."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Return the benchmark and workload of the job's definition. Raises DefinitionError or ConfigError."""

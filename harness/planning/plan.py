@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def work(self) -> Work:
-        """Numbers of training steps and evaluations of a run that never meets its target."""
+        """Numbers of training steps and evaluations of the longest possible run, which never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
 
@@ -98,8 +98,8 @@ class Plan:
     choice: ChoiceRecord | None
     """Threads and kernels that runs reuse from an earlier set of equal shape; None where there are none."""
     precision: str | None
-    """Sentence that compares bf16 with fp32 on this system; None unless the precision is `auto`, or bf16 on a CPU
-    with one rank."""
+    """Sentence that compares bf16 with fp32 on this system. None for other choices than the precision `auto`, or bf16
+    on a CPU with one rank."""
     problems: tuple[str, ...]
 
     @property

@@ -72,7 +72,7 @@ class EventLog:
             self.stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Write an event that a worker process sent to the log."""
+        """Append an event to the log; the event comes from a worker process."""
         self.write(event["event"], {name: value for name, value in event.items() if name != "event"})
 
     def close(self) -> None:

@@ -61,8 +61,8 @@ class Keeper(Protocol):
         one."""
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> ProgressDisplay:
-        """Return the progress display of repetition `index`; `outlook` is the repetition's position among all that
-        the command makes, with estimates of their times."""
+        """Return the progress display of repetition `index`. `outlook` says which of all repetitions of the command
+        it is, and estimates their times."""
 
 
 class LogKeeper:

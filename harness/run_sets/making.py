@@ -21,8 +21,8 @@ _BLOCK = 1 << 20
 
 
 def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> MadeRecord:
-    """Return a description of how this process makes a study (findings and tables). The description has `command`,
-    which is the command line, and identifies the files `inputs`.
+    """Return a description of how this process makes a study (findings and tables): the command line in `command`,
+    and digests that identify the files `inputs`.
 
     A folder among the inputs is identified by its manifest. Inputs that can no longer be read are left out.
     """

@@ -57,8 +57,9 @@ def unlink_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """Return the run sets and sweeps in `results` that `name` names, sorted by folder name. A folder's own name finds
-    only that folder; a benchmark's name finds sets only where no --name equals it."""
+    """Return the run sets and sweeps in `results` that `name` names, sorted by folder name. `name` is tried as a
+    folder's name, then as a name given by --name, then as a benchmark's name; the first of these that finds anything
+    counts."""
     folder = results / name
     with suppress(PermissionError):  # a path inside an unreadable folder is no name
         if name and ".." not in Path(name).parts and folder.exists():

@@ -68,7 +68,8 @@ class PowerCommand(threading.Thread):
             self._is_ended.wait(max(0.0, self._interval_s - took_s))
 
     def _ask(self) -> float | None:
-        """Return the watts of one call of the power command; None after the end, and where the call fails."""
+        """Return the watts that one call of the user's power command prints; None if the call fails, or if measuring
+        has ended."""
         self._process = process = subprocess.Popen(
             self._command,
             shell=True,

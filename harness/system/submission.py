@@ -14,8 +14,8 @@ SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
 """Names of the submission fields that a submitter may give. In logs, `submitter` is called submission_org and
 `platform` submission_platform."""
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
-"""Spelling in logs of each submission status (mlperf_logging's common.yaml up to round 4.0; submitters still write
-it)."""
+"""Words for each submission status in logs, as mlperf_logging's common.yaml spelled them up to round 4.0. Submitters
+still use them."""
 DIVISIONS = ("closed", "open")
 UNSPECIFIED = "unspecified"
 ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"

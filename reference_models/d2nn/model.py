@@ -98,7 +98,7 @@ class D2NN(nn.Module):
         self.config, self.shape = config, shape
         self.enter: Enter = ignore_phase
         self.noise: torch.Generator | None = None
-        """Random generator of the errors of the masks' cells; None for torch's global generator."""
+        """Random generator of the phase errors of the masks' cells; None for torch's global generator."""
         grid = config.grid
         self.shared = nn.Parameter(INITIAL_PHASE * torch.randn(config.num_shared_masks, grid, grid))
         self.own = nn.Parameter(INITIAL_PHASE * torch.randn(shape.num_tasks, config.num_task_masks, grid, grid))

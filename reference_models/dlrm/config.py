@@ -26,8 +26,8 @@ class MLPWidths(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DLRMConfig:
-    """Layer widths of a DLRM, written as in the papers: `bottom_mlp` without its input width, `top_mlp` ending in
-    1."""
+    """Layer widths of a DLRM, written as in the papers: `bottom_mlp` begins with the first layer's outputs, and
+    `top_mlp` ends in 1."""
 
     interaction: Literal["dot", "dcn", "cat"]
     """Interaction: `dot` products of all pairs (DLRM), `dcn` low-rank cross layers (DLRM-DCNv2), `cat` none."""

@@ -16,8 +16,8 @@ from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
-"""Function that updates the embedding tables, given the numbers of the rows looked up, the LookupPlan (tensors for
-pooling and sorting that depend only on the batch size), and the gradient of the pooled rows (bags)."""
+"""Function that updates the embedding tables. Its arguments are the numbers of the rows looked up, the LookupPlan
+(tensors for pooling and sorting that depend only on the batch size), and the gradient of the pooled rows (bags)."""
 
 
 class FusedDLRM(DLRM):
@@ -108,8 +108,8 @@ class FusedDLRM(DLRM):
     def train_on_tensors(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
         """Train on one batch at the learning rates [2] of embeddings and dense weights; return the batch's loss.
 
-        Shapes do not depend on the ids and the host waits for no value, so that a CUDA graph can capture the step,
-        once `prepare` has seen the batch size. The caller counts the steps in the model's `num_steps`.
+        `prepare` must have been called with the batch size. A CUDA graph can capture the step, since shapes do not
+        depend on the ids and the host waits for no value. The caller counts the steps in the model's `num_steps`.
         """
         sparse_eps, dense_eps = (optimizer.param_groups[0].get("eps", 0.0) for optimizer in self.optimizers)
 
@@ -190,8 +190,8 @@ class FusedPass:
         model = self._model
 
         def applying(phase: DLRMPhase) -> Apply:
-            """Enter the phase `phase`; return a function that updates a dense weight in the phase DENSE_OPTIMIZER and
-            then enters `phase` again."""
+            """Enter the phase `phase`. Return a function that updates a dense weight: it enters the phase
+            DENSE_OPTIMIZER for the update, and then returns to `phase`."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:

@@ -55,11 +55,8 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
 
 
 def load_optimized(**parts: str) -> Loader:
-    """Return the loader of DLRM's optimized implementation: of CUDAGraphWorkload where the device is a GPU, else of
-    OptimizedWorkload.
-
-    `parts` are further arguments of the class, named as for `load_class`.
-    """
+    """Return the loader of the class of DLRM's optimized implementation: CUDAGraphWorkload on a GPU,
+    OptimizedWorkload elsewhere. `parts` are further classes for its constructor, named as for `load_class`."""
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
         on_cuda = spec.runtime.device.startswith("cuda")

@@ -37,7 +37,8 @@ class MomentumAdagrad(torch.optim.Optimizer):
 
 
 class MomentumWorkload(ReferenceWorkload):
-    """DLRM's reference with MomentumAdagrad for the layers; the tables keep their optimizer for sparse gradients."""
+    """DLRM's reference implementation with MomentumAdagrad as the optimizer of the layers; tables have the same
+    optimizer as in the reference."""
 
     name = "momentum"
 

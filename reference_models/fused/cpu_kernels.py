@@ -32,8 +32,8 @@ tables, and to compute dot products. With a fixed width a row's sum stays in reg
 MAX_FEATURES = 64
 """Maximum number of vectors per sample for which the compiled function computes the dot products of all pairs."""
 ROWS = 64
-"""Number of samples of a block: threads add up gradients within each block, then the blocks' sums are added up. A
-step takes as long with 256 samples per block (Intel Xeon, family 6 model 207)."""
+"""Number of samples of a block: threads add up gradients within each block, then the blocks' sums are added up. Steps
+with blocks of 256 samples take no less time (Intel Xeon, family 6 model 207)."""
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC", f"-DROWS={ROWS}")
 _COMPILE_S = 60.0

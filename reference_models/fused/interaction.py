@@ -72,7 +72,8 @@ def fuse_interaction(
 
 
 class _Pairs:
-    """Indices of the products of all pairs of vectors, in the square matrix of all products and in the output."""
+    """Indices of the products of pairs of vectors in two places: in the square matrix of all products, and in the
+    pass's output."""
 
     def __init__(self, num_features: int, like: torch.Tensor) -> None:
         self.num_features, self.like = num_features, like
@@ -135,7 +136,7 @@ class DotPass:
 
 
 class CatPass:
-    """Forward and backward pass of the interaction without products: the vectors' concatenation, a view of the
+    """Forward and backward pass of an interaction that only concatenates the vectors. The output is a view of the
     features."""
 
     def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:

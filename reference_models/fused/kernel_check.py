@@ -116,9 +116,9 @@ class ComputedValues(NamedTuple):
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None
-    """Largest difference from the result of torch's operators that rounding explains, for each number. If None, it is
-    four units in the last place of the number, or of 1 for numbers below 1. This default suits a few operations on
-    numbers of about one, and a float32 sum that is rounded to a narrower type."""
+    """Largest difference from the result of torch's operators that rounding explains, for each number of the result.
+    If None, it is four units in the last place of the number (of 1 for numbers below 1), which suits a few operations
+    on numbers of about one."""
 
     def distance(self, plain: "ComputedValues") -> torch.Tensor:
         """Return the error of the kernel's numbers, relative to what rounding explains: for each number the

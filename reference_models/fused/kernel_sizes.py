@@ -30,7 +30,8 @@ samples."""
 
 @dataclass(frozen=True, slots=True)
 class KernelSizes:
-    """Sizes of the share of work of one program (thread block) of a Triton kernel; all are powers of two."""
+    """Numbers of rows, samples and columns that one program (thread block) of a Triton kernel works on; all are
+    powers of two."""
 
     block: int
     """Number of sorted lookups that a program of the table update walks through."""
@@ -44,8 +45,8 @@ class KernelSizes:
     columns: int
     """Number of columns that a program of a cross layer's gradients computes side by side."""
     warps: int
-    """Number of warps of a program of a cross layer's gradients; programs of other kernels have one warp: see
-    `fused.triton_update`."""
+    """Number of warps of one program (instance) of the Triton kernel for a cross layer's gradients. Programs of other
+    kernels have one warp: see `fused.triton_update`."""
 
 
 def choose_sizes(

@@ -24,8 +24,8 @@ def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[t
 
 
 def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return the merged weight [sum(rows), ...] (one tensor of all tables) whose views, in order, are exactly the
-    `tables`; None if the tables are not such views."""
+    """Return the tensor [sum(rows), ...] that holds all tables, if `tables` are its parts in order, without gaps;
+    else None."""
     first = tables[0].detach()
     memory, rows = first.untyped_storage().data_ptr(), 0
     for table in tables:

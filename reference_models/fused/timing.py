@@ -30,8 +30,8 @@ _CLOSE = 1.15
 the limit are timed no further."""
 _CLOSE_CALLS = 15
 _MOST_S = 0.5
-"""Seconds spent on timing a product after which no further turn (one timing of each form) begins. The limit holds
-separately for the first _TURNS turns and for the later turns."""
+"""Seconds of timing a product after which no further round (one timing of each kernel) begins. The limit holds once
+for the first _TURNS rounds, and once for all later rounds."""
 _MAX_FLOP = 4e9
 """Limit on the floating-point operations of a timed matrix product. A product above the limit is timed with fewer
 samples (rows), but with at least `_MIN_SAMPLES`."""

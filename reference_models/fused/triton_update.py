@@ -58,10 +58,10 @@ def _take_lookup(
     here, gradient, is_there, row, total, is_cut, edge, weight, state, columns, within, lr, eps,
     D: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add a lookup's gradient to the sum of the gradients of its run (neighbouring lookups of one table row).
+    """Add a lookup's gradient to the sum of its run. A run is a sequence of sorted lookups of one table row.
 
-    If the lookup begins a new run, the sum of the run before is written to `edge` if a block's edge cuts that run,
-    else the run's row is updated.
+    If the lookup begins a new run, the sum of the run before is finished. It is written to `edge` if the block began
+    or ends inside that run, and otherwise the table row is updated.
     """
     if is_there & (here != row):
         if is_cut:
@@ -128,8 +128,8 @@ def _close_runs(
     ordered, weight, state, edges, rate, eps, num_lookups, size,
     D: tl.constexpr, WIDTH: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial sums of the gradients of a run (lookups of one row) that spans several blocks, PIECES at a
-    time; update the row."""
+    """Add the partial sums of the gradients of a table row whose lookups span several blocks, PIECES at a time;
+    update the row."""
     block = tl.program_id(0)
     start = block * size
     stop = tl.minimum(start + size, num_lookups)

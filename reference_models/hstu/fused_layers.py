@@ -29,8 +29,8 @@ class SequenceGroup:
     num_past: int
     num_candidates: int
     past: torch.Tensor | None
-    """Indices of the past events' tokens in the batch, int64 [S * P]; None if the group holds all of them, in
-    order."""
+    """Indices of the group's past events' tokens in the batch, int64 [S * P], for a group of sequences. None if the
+    group is the whole batch, in order."""
     candidates: torch.Tensor | None
     """Indices of the group's candidate tokens in the batch, int64 [S * C], for a group of sequences. None if the
     group is the whole batch, in order."""
@@ -258,8 +258,8 @@ class FusedHSTU(HSTU):
 
 
 def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_candidates: int) -> torch.Tensor:
-    """Return tokens [S, L, D] transformed by an HSTU layer; given `past` [S, P, D], the tokens are only
-    candidates."""
+    """Return tokens [S, L, D] transformed by an HSTU layer. If `past` [S, P, D] is given, it has the past events, and
+    the tokens are only candidates."""
     assert isinstance(layer, HSTULayer)
     normed = layer.input_norm(x)
     keys = None

@@ -62,8 +62,8 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diffusion:
-    """PageRank scores after a diffusion: float64 [K] of the K nodes that it reached, int64 [K], ascending; all other
-    nodes have score 0.
+    """PageRank scores after a diffusion: the K nodes that it reached in ascending order, int64 [K], and their scores,
+    float64 [K]. All other nodes have score 0.
 
     Memory grows with the number of nodes reached, not with the size of the graph.
     """

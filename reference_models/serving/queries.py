@@ -17,8 +17,8 @@ from reference_models.process.errors import ConfigError
 
 @runtime_checkable
 class CutsItself(Protocol):
-    """Query (batch of items to score) with its own method `cut`, since some of its members are tuples with an entry
-    for each sequence of items."""
+    """Query (batch of items to score) of sequences. It has its own method `cut`, since some of its members are tuples
+    with an entry for each sequence."""
 
     def cut(self, start: int, stop: int) -> Any:
         """Return a batch of the items (samples to score) `start` to `stop` - 1 of this batch."""

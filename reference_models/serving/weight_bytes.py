@@ -13,7 +13,7 @@ class ServedBytes:
     table_bytes: int
     """Bytes of the model's embedding rows, with the scales of quantised rows."""
     dense_bytes: int
-    """Bytes of all of the model's weights other than embedding rows, with their scales."""
+    """Bytes of all of the model's weights other than embedding rows; scales of quantised weights are included."""
 
     @property
     def total_bytes(self) -> int:
@@ -21,7 +21,8 @@ class ServedBytes:
 
 
 def is_kept(num_in: int, num_out: int, precision: str) -> bool:
-    """Return whether a layer's weights stay in float32 in `precision`: always with one output or one input."""
+    """Return whether a layer's weights stay in float32 in `precision`. Those of layers with one output or one input
+    always do."""
     return precision in ("fp32", "tf32") or min(num_in, num_out) == 1
 
 

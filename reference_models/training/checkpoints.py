@@ -252,8 +252,8 @@ class Checkpoints:
             self._restore()
 
     def _copy(self) -> dict[str, Any]:
-        """Copy the tensors of the next checkpoint and start writing them; return the checkpoint's measurements, which
-        the writing thread adds to."""
+        """Copy the tensors of the next checkpoint and start writing them in a thread. Return the checkpoint's
+        measurements, which the thread completes."""
         policy, is_touched = self._config.policy, self._touched.is_touched
         tables, others = list_state(self._loop)
         is_base = not self._chain or is_base_due(policy, self._shares)

@@ -121,7 +121,7 @@ class SparseAdagrad(EagerOptimizer):
         p.index_add_(0, rows, values.div_(total.sqrt_().add_(group["eps"])), alpha=-lr)
 
     def update_whole(self, p: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
-        """Update the table rows whose `gradient` [rows, D] is not all zeros, without listing these rows."""
+        """Update the table rows whose `gradient` [rows, D] is not all zeros."""
         total, lr = self.state[p]["sum"], self._next_rate(p, group)
         squares = gradient * gradient
         total += squares.mean(1, keepdim=True) if group["rowwise"] else squares

@@ -31,7 +31,8 @@ class Phase(StrEnum):
     ZERO_GRAD = "zero_grad"
     """Freeing or zeroing the gradients of the last step."""
     REPLAY = "graph_replay"
-    """Replay of a captured CUDA graph of all phases after DATA, which `TimesReplay` splits into those phases."""
+    """Replay of a CUDA graph that has captured all phases after DATA. `TimesReplay` splits its time into these
+    phases."""
     EMBEDDING_BACKWARD = "embedding_backward"
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
@@ -68,8 +69,8 @@ def ignore_phase(phase: str) -> None:
 
 
 def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> None:
-    """Call `enter` with a phase's name when the backward pass reaches the phase's tensor; `made` maps phases to
-    tensors. Do nothing unless phases are measured."""
+    """Report phases of the backward pass: call `enter` with a phase's name when the gradient of the phase's tensor is
+    computed. `made` maps phases to tensors. Do nothing unless phases are measured."""
     for phase, tensor in made.items():
         if enter is not ignore_phase and tensor.requires_grad:
             tensor.register_hook(lambda gradient, phase=phase: enter(phase))  # type: ignore[no-untyped-call]

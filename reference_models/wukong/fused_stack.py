@@ -1,5 +1,5 @@
-"""Wukong's stack of layers with hand-written forward and backward passes, in the form that
-`reference_models.fused.interaction` calls.
+"""Wukong's stack of layers with hand-written forward and backward passes, which take the place of the interaction in
+`reference_models.fused.interaction`.
 
 A layer applies several linear maps to its inputs: W, Y and, in some layers, the residual's matrix. They are computed
 as one product with the stacked weights. If MLPs compute in a narrower type (bf16), all other parts of a layer stay in
@@ -192,7 +192,8 @@ class _LayerPass:
 
 
 class FusedWukong(FusedDLRM, Wukong):
-    """Wukong whose weights are laid out for hand-written passes; to all other code it is a plain Wukong."""
+    """Wukong whose weights are stored as the hand-written passes need them; to all other code it is a plain
+    Wukong."""
 
     def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
         return fuse_stack(self.interaction, self.merged_weight, optimizer, self.matmuls)

@@ -139,7 +139,8 @@ def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
 
 
 def _judged(verdict: Verdict) -> dict[str, Setting]:
-    """Return a ruleset's verdict on a result set as settings, with the numbers of errors and warnings."""
+    """Return a ruleset's verdict on a result set, with the numbers of errors and warnings, as entries to list beside
+    settings."""
     errors = sorted({finding.code for finding in verdict.findings if finding.severity == "error"})
     said = {
         "verdict": verdict.outcome.upper(),

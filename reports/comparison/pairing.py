@@ -34,8 +34,8 @@ class SideValues(NamedTuple):
     mean: float
     moments: Moments | None
     step: float
-    """Mean resolution of one result's values in a compared quantity, as a fraction of the values: the distance
-    between two values next to each other, such as at successive evaluations. 0 where every value can occur."""
+    """Mean resolution of one result's values in a compared quantity: the distance between two neighbouring possible
+    values, such as at successive evaluations, as a fraction of the value. 0 if every value can occur."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from reports.statistics.ratios import Difference
 
 MAX_RUNS = 1_000
 _TAIL = 0.1
-"""Probability that the number of runs needed lies below the printed range, and also the probability that it lies
+"""Probability that the number of runs needed lies below the printed range, equal to the probability that it lies
 above. The printed range is thus an interval of 80 %. A range is printed because the spread is estimated from few
 runs."""
 

@@ -213,7 +213,7 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     """Drift tolerance of the time to train (or of the measured quantity) with its source, in words; empty where no
     drift tolerance applies."""
     disturbed_sides: tuple[Literal["base", "new"], ...] = ()
-    """Results (base, new) that were measured on a noisy machine, as their records show."""
+    """Which of the two compared results, base and new, were measured on a noisy machine, as their records show."""
     is_regression_excluded: bool = False
     """Whether the new result is shown not to be slower, or worse, by as much as the smallest effect of interest
     (non-inferiority test)."""

@@ -151,7 +151,7 @@ def _decided(factor: FactorComparison) -> str:
 def _overhead(ratio: float) -> str:
     """Return in words the ratio of two results' overhead (time to train divided by the time spent training).
 
-    Equal time outside training is a larger overhead where training is faster.
+    The same seconds outside training are a larger overhead if training is faster.
     """
     weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"

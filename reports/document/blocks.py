@@ -282,8 +282,8 @@ class FindingEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
-    """All findings of one rule. `title` says what the rule demands, and that this is not met; `more` says how many
-    further findings are not listed in `rows`."""
+    """All findings of one rule. `title` states that the rule's demand is not met; `more` says how many further
+    findings are not listed in `rows`."""
 
     id: str
     code: str

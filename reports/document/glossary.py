@@ -80,7 +80,7 @@ def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
     """Return the footnotes that MLCommons' messaging guidelines ask for below results that carry the names of
     MLCommons' benchmarks.
 
-    `standings` are the verification statuses of all results, with repetitions.
+    `standings` has the verification status of each result.
     """
     num_official = sum(standing in MARKS for standing in standings)
     notes = [FOOTNOTE_UNVERIFIED] if "unverified" in standings else []

@@ -111,8 +111,7 @@ def other_sections(
     """Return three lists of the page's sections: on sweeps with their scaling laws, on profiles, and on studies
     (tables of computed or measured numbers). Each section of a study is a pair (kind of the study, section).
 
-    With `has_step` the findings of a study suggest a next command. Without it they do not, for a page whose head
-    already suggests one.
+    `has_step` says whether the findings of a study suggest a next command; they do not if the page's head does.
     """
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))

@@ -134,8 +134,8 @@ def measured_assumptions(measured: Result, tolerance: DriftTolerance) -> str:
 
 
 def _at_least(least: str) -> str:
-    """Return the sentence that no detectable difference is below `least`, the smallest effect that counts in a
-    verdict."""
+    """Return a sentence which says that no detectable difference is below `least`, the smallest effect that counts in
+    a verdict."""
     return f"No detectable difference is stated below {least}, since verdicts ignore smaller effects."
 
 

@@ -39,7 +39,7 @@ from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
-"""Name of the printed value that gives the samples to converge as epochs."""
+"""Name of a printed value: the samples to converge, given as epochs."""
 ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
@@ -126,9 +126,9 @@ def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
 
 
 def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """Return two fields of a score's JSON document for a quantity such as the overhead: `name`, the geometric mean of
-    the runs' values, and `spread` + '_cv', their coefficient of variation. Return an empty dict if no value is
-    known."""
+    """Return two fields of a score's JSON document for a quantity such as the overhead: the geometric mean of the
+    runs' values, in the field `name`, and their coefficient of variation, in the field `spread`_cv. Return an empty
+    dict if no value is known."""
     found = log_summary(values)
     return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
 

@@ -100,8 +100,8 @@ def _flop_per_byte(row: SweepRow) -> float | None:
 
 
 def bound_words(row: SweepRow) -> str:
-    """Return the limits, such as memory, that bound at least a tenth of a training step's time, each with its share
-    of the time: 'gather 61 %, compute 30 %'."""
+    """Return what bounds a training step, such as memory, for how much of its time; what bounds less than a tenth is
+    left out: 'gather 61 %, compute 30 %'."""
     if row.profile is None:
         return MISSING
     shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])

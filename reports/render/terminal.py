@@ -63,7 +63,7 @@ def ansi(text: str, kind: str) -> str:
 
 def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
     """Return all blocks as text for a terminal, with a blank line between two of them and no line break at the end.
-    Words are cut only in a table column that is too wide for the terminal even if shown without other columns."""
+    Words are cut only in a table column that is wider than the terminal by itself."""
     parts = [_lines(block, width, style) for block in blocks]
     return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
 

@@ -135,8 +135,8 @@ def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
 
 
 def with_repeats(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results, with each run that an earlier result also holds marked: the run's `repeats` names the
-    earlier result. Charts thus show such a run once."""
+    """Mark the runs that an earlier result also holds: set `repeats` of such a run to the earlier result's name, so
+    that charts show the run once. Return the results."""
     seen: dict[object, str] = {}
     marked = []
     for result in results:

@@ -209,9 +209,9 @@ def require_references(results: Sequence[Result]) -> None:
 
 
 def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
-    """Return the results `asked`, followed by those of a reference system's results `known` that have the same
-    benchmark and the same kind of measurement as a result in `asked`. Raises ReferenceSystemError if no result in
-    `known` has."""
+    """Return the results `asked`, followed by the comparable ones among `known`, a reference system's results.
+    Comparable results have the same benchmark and kind of measurement as a result in `asked`. Raises
+    ReferenceSystemError if there is none."""
     wanted = {(result.benchmark, result.kind) for result in asked}
     found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:

@@ -1,5 +1,5 @@
-"""Puts into words how a run set ended that was to grow until its mean time was known precisely. Its mean became
-precise, or it reached the largest allowed number of runs, or a run had no time."""
+"""Puts into words how a run set ended that was to be stopped at a precise mean time: its mean became precise, it
+reached the largest allowed number of runs, or a run had no time."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rules.scoring.results import BenchmarkResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoppingRecord:
-    """Growth of a run set that was to get further runs until its mean time to train was known to within `width`, a
+    """History of a run set to which runs were added until its mean time to train was known to within `width`, a
     fraction of the mean. `num_runs` is the number of runs that the set has.
 
     `after` is the number of runs after which the mean was known that precisely; None if it never was.

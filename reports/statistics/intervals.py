@@ -37,11 +37,8 @@ _MAX_LOG = 709.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """Confidence interval of a mean, in the unit of the values.
-
-    `confidence` is the least coverage, which is printed; the exact coverage depends on the distribution of the
-    values.
-    """
+    """Confidence interval of a mean, in the unit of the values. `confidence` is the printed confidence; the true
+    coverage is at least that."""
 
     low: float
     high: float

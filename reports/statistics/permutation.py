@@ -55,9 +55,8 @@ def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
     """Count the ways to choose `chosen` of the values such that their sum is at least as far from 0 as the sum
     `observed`. All values together add up to 0.
 
-    If there are few ways, every sum is computed. If there are many, the values are divided into two halves. All sums
-    within each half are computed; those of one half are sorted, and the pairs of a sum from each half that are far
-    enough from 0 are counted by binary search.
+    If there are few ways, every sum is computed. If there are many, the values are divided into two halves, and all
+    sums within each half are computed. Pairs of sums that are far enough from 0 are then counted by binary search.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))

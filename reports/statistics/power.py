@@ -83,8 +83,8 @@ def smallest_difference(design: Design, level: float, margin: float, tolerance: 
 
 
 def smallest_effect(design: Design, level: float, margin: float, tolerance: float = 0.0) -> float:
-    """Return the detectable difference (80 % power) of a comparison, on the scale of `margin`; infinite if even a
-    difference of _MOST would not be found."""
+    """Return the detectable difference (80 % power) of a comparison, in the same unit as `margin`; infinite if it is
+    larger than _MOST."""
     thresholds, low, high = _thresholds(design, level, margin, tolerance), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2

@@ -82,8 +82,8 @@ class Difference:
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
-        """Return the smallest one-sided significance level at which the interval of the difference times `sign`,
-        widened by the drift tolerance, ends below `margin`."""
+        """Return the smallest one-sided level at which a test shows that the true difference, times `sign`, is below
+        `margin`. The drift tolerance widens the interval of the difference."""
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:

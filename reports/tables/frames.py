@@ -100,9 +100,8 @@ def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
 
 
 def document_csv(document: ReportDocument) -> str:
-    """Return a document's runs as CSV. If the document has only measurements, return these as CSV. Measurements that
-    are all of one kind are returned with all quantities of that kind, if it has a table of its own; others as the
-    table `measurements`."""
+    """Return a document's runs as CSV. If it has only measurements, return those: all of one kind with all quantities
+    of the kind's own table, if there is one, and others as rows of the table `measurements`."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
     whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))

@@ -51,7 +51,8 @@ class FirstEval:
     samples, rounded up to a multiple of the evaluation interval (closed_dlrmv4.yaml)."""
 
     slope: Count
-    """Factor of global_batch_size in the formula for the first evaluation."""
+    """Factor of global_batch_size in the formula for the first evaluation, FLOOR((slope * global_batch_size + offset)
+    / divisor) samples."""
     offset: Count
     """Number added in the formula for the first evaluation, FLOOR((slope * global_batch_size + offset) / divisor)
     samples."""
@@ -82,7 +83,8 @@ class Quality:
     """Key in the metadata of eval_accuracy whose value measures how fast a run converged; reference convergence
     points are in the same unit."""
     first_eval: FirstEval | None = None
-    """Start of evaluation; left out where the first evaluation is after one evaluation interval."""
+    """Formula for the samples before the first evaluation; None if the first evaluation is after one evaluation
+    interval."""
     binds_open: bool = False
     """Whether runs of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
 

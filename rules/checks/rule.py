@@ -27,7 +27,7 @@ MAX_FINDINGS_PER_RULE = 20
 """Maximum number of findings of one rule on one log, set, submission or round that are listed, the worst first;
 further findings are counted by severity."""
 ANYTHING = ""
-"""Entry of `Problem.keys` for a problem after which no key or field of the log or result set can be relied on."""
+"""Member of `Problem.keys` which says that no key or field of the log or result set can be relied on."""
 BROKEN = " failed"
 """Words at the end of the reason why a rule was skipped: another rule that it requires found an error, or was itself
 skipped because of an error."""

@@ -52,17 +52,17 @@ class LogSubject:
 
     @property
     def optional_parts(self) -> tuple[str, ...]:
-        """Return the parts that a log's record may lack because official checkers accept the record without them, in
-        the words of `LogLine.problems`. One is the event_type, which the official checkers do not read. Before round
-        2.0, the other is the metadata: only later checkers crash without it."""
+        """Return the parts that a log's record may lack because official checkers accept it without them: the
+        event_type, which they do not read, and before round 2.0 the metadata, since only later checkers crash without
+        it. The parts are named as in `LogLine.problems`."""
         if self.is_ours:
             return ()
         is_early = self.round is not None and is_before(self.round, "2.0")
         return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
 
     def is_forgiving(self, line: LogLine) -> bool:
-        """Return whether official tools ignore the event_type and time of a log's record: all records before round
-        2.0, else only records outside of the lines from init_start to run_stop."""
+        """Return whether official tools ignore the event_type and time of a log's record. Before round 2.0 they do so
+        for all records, and later for records above init_start or below run_stop."""
         if self.is_ours:
             return False
         return is_before(self.round, "2.0") or self.is_outside(line)

@@ -14,8 +14,8 @@ from rules.official.opinion import CheckerName, OfficialOpinion
 
 Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
-"""Beginning of an official checker's message about an entry that this harness had added to the checker's own tables
-before asking it."""
+"""Beginning of an official checker's message about an entry that does not come from the checker: this harness added
+it to the checker's tables."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
 """Rules whose error in one log a result set may forgive: the log's run did not converge, or crashed, and counts as
 the dropped slowest run. The official checker rejects such a log on its own."""
@@ -217,8 +217,8 @@ def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple
 
 
 def _about(family: str, opinion: OfficialOpinion) -> str:
-    """Return the first complaint in an official checker's opinion that belongs to a family of rules, empty where
-    there is none; a complaint about a key that no family knows belongs to the structure of logs (ST)."""
+    """Return the first complaint in an official checker's opinion that belongs to a family of rules; empty if there
+    is none. Complaints about unknown keys belong to the structure of logs (ST)."""
     if opinion.outcome != "invalid":
         return ""
     return next((said for said in opinion.messages if _family_of_message(said) == family), "")[:_MESSAGE_CHARS]
@@ -265,8 +265,8 @@ def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | 
 def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
     """Return the part of an official checker's opinion that concerns one family of rules.
 
-    Only a rejection by the package checker is divided, since its single verdict also covers logs, seeds, convergence
-    and descriptions. If none of its messages fits any family, all of them are part of every family's opinion. Other
+    The package checker gives a single verdict on logs, seeds, convergence and descriptions, so its messages are
+    divided among the families if it rejects. If none of them fits any family, every family gets all of them. Other
     opinions are returned unchanged.
     """
     if opinion.checker != "package" or opinion.outcome != "invalid":

@@ -23,8 +23,8 @@ from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
-"""Number of logs from which on judging takes longer in one process (about a second) than starting more processes and
-collecting their results."""
+"""Number of logs above which several processes judge. One process takes about a second for as many, as long as
+starting further processes takes."""
 _LAYOUT, _NO_RULES = "layout only", "none"
 
 
@@ -89,8 +89,8 @@ def judge_levels(
 
 
 def _units(target: Target) -> Iterator[Path | ResultSet]:
-    """Yield the logs and sets below a path that are judged one by one, in the order in which `_assemble` combines
-    their verdicts."""
+    """Yield the logs and sets below a path that are judged one by one, in the order in which their verdicts are later
+    combined."""
     if isinstance(target, Round):
         for submission in target.submissions:
             yield from submission.sets

@@ -48,8 +48,8 @@ class VerdictMember(Record, frozen=True, kw_only=True):
     outcome: VerdictOutcome
     benchmark: str | None
     round: str | None
-    """MLPerf round by whose rules the log or tree was judged; None for benchmarks that are not MLPerf's, and for
-    parts of several rounds."""
+    """MLPerf round by whose rules the log or tree was judged. None for benchmarks that are not MLPerf's, and for a
+    tree whose parts are of several rounds."""
     ruleset: str
     ruleset_source: str
     num_errors: Count

@@ -42,8 +42,8 @@ def _attach(verdict: Verdict, opinions: dict[CheckerQuery, OfficialOpinion]) -> 
 
 
 def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
-    """Yield the questions to the official checkers about the log, set or submission that a verdict judges, without
-    the questions about its parts."""
+    """Yield what the official checkers are asked about the log, set or submission that a verdict judges; questions
+    about its parts are not included."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None or verdict.outcome == "not judged":
         return

@@ -318,7 +318,8 @@ def load(names: set[str]) -> None:
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """Return the official checker's verdict, or its crash, for one question."""
+    """Return the official checker's verdict on what one question names (a log, a set or a submission), or a
+    description of its crash."""
     heard = Listener()
     root = logging.getLogger()
     root.addHandler(heard)

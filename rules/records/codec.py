@@ -94,8 +94,8 @@ class DamageError(ValueError):
         self.member, self.found, self.expected, self.remedy = member, found, expected, remedy
 
     def at(self, path: Path) -> Damage:
-        """Return the damage of the file at `path`, with the member, the value found and the value expected that this
-        error names."""
+        """Return the error of an invalid file as a `Damage` of the file at `path`: the member, the value found and
+        the value expected."""
         return Damage(path=path, member=self.member, found=self.found, expected=self.expected, remedy=self.remedy)
 
 

@@ -15,9 +15,12 @@ ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J
 
 def columns_of(kind: str) -> Mapping[str, Column]:
     """Return the columns by which repetitions of a kind of measurement can be ranked: a dict from the column's name
-    to the column. Training runs have time to train. Other kinds have the columns of their table in reports. All kinds
-    have peak memory: the accelerator's, or the process's if no accelerator's is known. Kinds that record energy have
-    the energy-delay product, divided by the square of the samples if samples are counted."""
+    to the column.
+
+    - Training runs have the time to train; other kinds have the columns of their own table.
+    - All kinds have peak memory: the accelerator's, or the process's if the accelerator's is not known.
+    - Kinds that record energy have the energy-delay product. If samples are counted, energy and time are per sample.
+    """
     record = process = find_record_type(kind)
     found = [TIME_TO_TRAIN]
     if is_in_processes(kind):

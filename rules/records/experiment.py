@@ -21,10 +21,14 @@ each) measures them."""
 
 Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
 ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
-"""Way in which reports read the configurations of an experiment (a sweep, an A/B pair or a search). "alone": a single
-run set; this value is never written to a file. "pair": the second configuration is compared with the first. "pairs":
-each pair of configurations is compared within itself. "table": each configuration is compared with the first and with
-the best. "trials": each configuration is one process of a search, and no result by itself."""
+"""Way in which reports read the configurations of an experiment (a sweep, an A/B pair or a search).
+
+- "alone": there is a single run set. This value is never written to a file.
+- "pair": the second configuration is compared with the first.
+- "pairs": the two configurations of each pair are compared.
+- "table": each configuration is compared with the first and with the best.
+- "trials": the configurations are trials of a search, each measured in one process.
+"""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -43,7 +47,7 @@ class FailureRecord(Record, frozen=True, kw_only=True):
 
 
 class StageRecord(Record, frozen=True, kw_only=True):
-    """Stage of an experiment: one kind of measurement (such as throughput), made of every configuration."""
+    """Stage of an experiment: one kind of measurement (such as throughput), which is made for every configuration."""
 
     kind: Kind
     options: Options

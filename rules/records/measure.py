@@ -116,8 +116,8 @@ class Measurement(Document, frozen=True, kw_only=True):
         return self.MEASURE
 
     def repetitions(self) -> tuple[Any, ...]:
-        """Return the repetitions of the measurement, which a comparison takes as its sample. This is the record
-        itself, unless its file holds several repetitions."""
+        """Return the repetitions of the measurement, which are the sample for comparisons. If the file holds one
+        repetition only, that is the record itself."""
         return (self,)
 
 

@@ -24,8 +24,8 @@ class Metric:
     title: str
     """Full name of the quality metric, as at the beginning of an axis title: 'ROC AUC on the held-out split'."""
     member: str
-    """Name of the member of an evaluation in extra/quality.json that holds the metric; also shown as the unit of a
-    difference."""
+    """Member of an evaluation in extra/quality.json that holds the metric. Its name is also printed as the unit of
+    differences."""
     meaning: str
     """Explanation of the quality metric for the glossary of reports."""
     not_learning_below: float = 0.0

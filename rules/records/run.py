@@ -321,8 +321,8 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     processor_s: Amount | None
     """Processor time that the run's processes took in total, in seconds; None where it is not known."""
     processor_before_s: Amount | None
-    """Processor time of the run's processes before run_start, in seconds: from opening data and model on, including
-    building and warm-up. None if /proc does not report it."""
+    """Processor time of the run's processes before run_start, in seconds: opening the data, building the model, and
+    warm-up. None if /proc does not report it."""
     processor_run_s: Amount | None
     """Processor time of the run's processes from run_start to run_stop, in seconds; None where it is not known."""
 
@@ -402,8 +402,7 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Times of the run's events as its timekeeper (a separate process that started it) saw them; None where there was
     no timekeeper, or where it saw no event of the run."""
     closed_utc: str | None = None
-    """Time (UTC, by the system's clock) at which the run's log was closed already. None in files of earlier
-    versions."""
+    """Time (UTC, by the system's clock) just after the run's log was closed. None in files of earlier versions."""
     samples_before_start: Count | None = None
     """Number of samples of the dataset that all ranks together read before run_start. None in files of earlier
     versions, and if the workload does not name its dataset."""

@@ -324,8 +324,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """Digest of the harness's code that began the run set; the code of each run has its digest in the run's own
     record. None in a file from before the digest was recorded."""
     until: UntilRecord | None
-    """Confidence interval of the mean time to train at which the set stops growing; None where the number of runs was
-    given."""
+    """Precision of the mean time to train at which no further runs are added to the set; None if the number of runs
+    was given."""
     keep_weights: bool = False
     """Whether each run leaves its model's weights in extra/run_<i>/weights."""
     choice: ChoiceRecord | None = None

@@ -8,8 +8,8 @@ problem_of = attrgetter(
     "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
     "eval_samples", "global_batch_size", "division",
 )  # fmt: skip
-"""Function that returns those fields of a run's result that decide with which runs it may be compared. Runs with
-equal fields may be compared with the same other runs (`why_not_comparable`)."""
+"""Function that returns those fields of a run's result on which it depends with which runs the run may be compared
+(`why_not_comparable`)."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:

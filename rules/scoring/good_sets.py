@@ -52,8 +52,8 @@ def failing_words(share: float) -> str:
 
 
 def failing_percent(share: float) -> str:
-    """Return as a percentage, for a table's cell, the share of good sets (of reference runs) that the convergence
-    test fails: '1.2 %'. A positive share is not rounded to 0."""
+    """Return how many of the sets drawn from the reference runs fail the convergence test, as a percentage for a
+    table's cell: '1.2 %'. A positive share is not rounded to 0."""
     if share == 0:
         return "0 %"
     return f"{'<0.1' if share < 5e-4 else f'{share * 100:.1f}'} %"

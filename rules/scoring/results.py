@@ -143,8 +143,8 @@ class BenchmarkResult:
     score_s: float | None
     round: str | None
     num_runs_scored: int
-    """Number of runs that are scored, from the beginning of `runs`: all runs, or fewer for a benchmark that is not
-    MLPerf's if the set has more runs than required."""
+    """Number of runs that are scored, counted from the first. Runs that a set has beyond the required number are left
+    out if the benchmark is not MLPerf's."""
     num_runs_dropped: int
     metric: str
     """Quality metric of the runs' evaluations, as quality.metric in the definition names it."""
@@ -276,9 +276,9 @@ _LATE_MS = 10
 
 
 def late_allowance_ms(round_name: str | None) -> int:
-    """Return how many milliseconds an evaluation's time stamp may be later than run_stop's, if the evaluation's line
-    comes before run_stop's line. The value is above 0 only for rounds before 1.1. Their logs were assembled
-    afterwards from time stamps that had been rounded differently."""
+    """Return by how many milliseconds an evaluation may be stamped later than run_stop if its line comes before
+    run_stop's. This is above 0 only for rounds before 1.1, whose logs were assembled from stamps that had been
+    rounded differently."""
     return _LATE_MS if is_before(round_name, "1.1") else 0
 
 

@@ -57,9 +57,9 @@ class ResultSet:
 
     @property
     def parameter_files(self) -> tuple[Path, ...]:
-        """Return the paths at which a file may ask the official package checker to leave out checks. In a submission
-        tree, these are in the root, the system's and the benchmark's directory (training_rules.adoc, "RCP Rules and
-        Guidelines"). Elsewhere, it is one path in the directory of the logs."""
+        """Return the possible paths of package_checker_params, a file that makes the official package checker leave
+        out checks. In a submission tree, these are in the root, the system's and the benchmark's directory
+        (training_rules.adoc, "RCP Rules and Guidelines"). Elsewhere, it is one path in the directory of the logs."""
         top = _top(self.folder)
         places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
         return tuple(place / PARAMETERS for place in places)
@@ -180,8 +180,8 @@ def round_of(names: Sequence[str]) -> str | None:
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of this harness that a log belongs to, if the log is in the run set's extra/ because it is
-    not, or not yet, a run's result. None for any other log."""
+    """Return the run set of this harness in whose extra/ a log is: it did not, or not yet, become a run's result.
+    None for any other log."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 

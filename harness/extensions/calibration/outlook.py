@@ -40,8 +40,8 @@ class EpochTimes:
 
 
 def look_ahead(entry: Entry, plan: CalibrationPlan, data_root: Path | None) -> EpochTimes:
-    """Model the time of a calibration's epochs at each batch size: time ten steps and an evaluation of the reference
-    implementation on one thread now, without storing any result of these."""
+    """Model the time of a calibration's epochs at each batch size. For this, ten steps and an evaluation of the
+    reference implementation are timed on one thread now; their results are not stored."""
     config = entry.workload
     data_dir = locate_dataset(config.data, data_root)
     sizes, data_problem = read_sizes(config.data, data_dir)

@@ -53,8 +53,8 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Design space of an accelerator: the possible values of each parameter of the hardware and of the largest tile.
-    The first value of each parameter makes the hand-made design, the baseline."""
+    """Design space of an accelerator: the possible values of each parameter. Parameters describe the hardware and the
+    largest tile. The first value of each belongs to the hand-made design, the baseline."""
 
     rows: Values
     columns: Values
@@ -119,8 +119,8 @@ def find_space(name: str) -> PEArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A loop nest of a training step, done `num` times, with its tilings. The loop nest is a product [m, k] x [k, n],
-    or m sums of k looked-up rows of n values.
+    """Loop nest of a training step with all its tilings; the step does it `num` times. It is a product [m, k] x [k,
+    n], or a pooling of k looked-up rows of n values into each of m sums.
 
     A tiling cuts the loop nest into equal tiles, whose sides divide the extents m, k and n. Each tiling has the loop
     order with the least DRAM traffic.
@@ -163,8 +163,8 @@ def _volume(loops: str, sides: Floats) -> Floats:
 
 
 def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
-    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]. A tensor's tile stays on the chip as long
-    as only loops advance that do not index the tensor."""
+    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]. A tensor's tile stays on the chip while
+    the loops that advance do not index the tensor."""
     trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
     for place, (loops, width) in enumerate(operands, 1):
         num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)

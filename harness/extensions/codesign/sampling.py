@@ -191,8 +191,8 @@ def _sample_by_nsga2(run: _Run) -> None:
 
 
 def _sample_by_gp(run: _Run) -> None:
-    """Search design points by Gaussian processes of the score and of each limit (constrained expected improvement,
-    Gardner et al., 2014); each proposal is moved to the nearest valid point."""
+    """Search design points by Gaussian processes, one for the score and one for each limit (constrained expected
+    improvement, Gardner et al., 2014). Each proposal is moved to the nearest valid point."""
     with quiet_optuna() as optuna:
         begun, distributions = run.begin(NUM_DRAWN["gp"]), run.distributions(optuna, is_whole=False)
         if not begun:

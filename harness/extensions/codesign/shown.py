@@ -52,8 +52,8 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
 
 
 def _found_by(modes: list[str]) -> str:
-    """Say how a design was found: 'designed by hand, also found by 'hardware first'', 'found by 'hardware first' and
-    'together''."""
+    """Say how a design was found: "designed by hand, also found by 'hardware first'", or "found by 'hardware first'
+    and 'together'"."""
     searches = [f"'{mode}'" for mode in modes if mode != BY_HAND]
     found = " and ".join(filter(None, (", ".join(searches[:-1]), *searches[-1:])))
     if len(searches) == len(modes):

@@ -161,8 +161,8 @@ def _show_design(array: PEArray, mode: str, design: ModelledDesign) -> tuple[Cel
 
 
 def _show_tilings(problem: DesignProblem, point: DesignPoint) -> tuple[list[tuple[Cell, ...]], float]:
-    """List the tiling of each loop nest in a design, and the largest error of the products that are small enough to
-    be executed in blocks."""
+    """List the tiling of each loop nest in a design. Matrix products that are small enough are executed with their
+    tiling; return also the largest error of these."""
     rows, errors = list[tuple[Cell, ...]](), [0.0]
     for nest in problem.nests:
         index, latency_s, _, cycles = find_tiling(nest, point, problem.array, problem.objectives[0])

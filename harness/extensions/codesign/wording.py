@@ -18,7 +18,7 @@ _SAVING = "published for other networks: 18 % and 40 % below a design by hand"
 a hand-made design in Shi et al., 2020."""
 _MODES: tuple[Mode, ...] = ("separate", "joint")
 _SHOWN_GAIN = 1.0005
-"""Smallest speed-up of one design over another that is printed as more than 1.000×."""
+"""Smallest speed-up of one design over another that counts as one; less would round to 1.000×."""
 OBJECTIVE_NAMES: Mapping[Objective, str] = {"latency_s": "latency", "energy_j": "energy"}
 
 

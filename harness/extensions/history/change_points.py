@@ -97,8 +97,8 @@ def _find(values: Floats, num_series: int) -> Changes:
 
 
 def level_likelihoods(values: Floats, floor: float) -> list[float]:
-    """Return the log likelihoods of a series of values around one level without a step, one for each autocorrelation
-    in CORRELATIONS. Terms that levels, steps and trends all have are left out."""
+    """Return the log likelihoods of a series that has one level and no step: one for each autocorrelation in
+    CORRELATIONS. Terms that all explanations of a series share are left out."""
     found, number = [], len(values)
     for correlation in CORRELATIONS:
         innovation = 1.0 - correlation**2

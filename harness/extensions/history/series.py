@@ -203,12 +203,9 @@ def _read_measured(folder: Path, kind: str) -> Result:
 
 
 def _series_of(result: Result) -> list[tuple[str, SetSeries]]:
-    """Return a series for each quantity of a result. Each series has a single run set, the one of the result.
-
-    Each series is paired with a digest. Series with equal digests are parts of one series: the digest is made from
-    everything that run sets of one series must have in common. Raises _OnNoSeriesError if the result can belong to no
-    series.
-    """
+    """Return a series of one point for each quantity of a result, each with a digest. Results whose digests are equal
+    belong to one series: the digest is of everything that run sets of a series must have in common. Raises
+    _OnNoSeriesError if the result can belong to no series."""
     asked = result.asked
     if asked is None:
         raise _OnNoSeriesError(NO_RECORD)

@@ -182,8 +182,8 @@ class RemoteLookups:
         return float(missed[begin:end].sum()) / max(1, num_lookups)
 
     def curve(self, first: int, table: int | None = None) -> MissRatioCurve:
-        """Return the LRU miss ratio by cache size from sample `first` on, of one table, or of all where `table` is
-        None; lookups of rows in local DRAM count as hits."""
+        """Return the LRU miss ratio by cache size, of one table, or of all if `table` is None. Only samples from
+        `first` on are counted. Lookups of rows in local DRAM count as hits."""
         is_counted = self.samples >= first
         if table is not None:
             is_counted &= self.tables == table

@@ -26,19 +26,20 @@ last."""
 
 
 class Answers(NamedTuple):
-    """Latency in seconds, in two parts, of the reads of each query on one memory device [queries], and the device's
-    mean queue depth."""
+    """Latency of the reads of each query on one memory device, in seconds [queries], divided into a queueing delay
+    and the rest; and the device's mean queue depth."""
 
     queue: Times
-    """Delay that reads of other queries add until the query's last read leaves its channel, in seconds [queries]."""
+    """Queueing delay in seconds [queries]: by how much other queries' reads delay the time at which the query's last
+    read leaves its channel."""
     device: Times
     """Time in seconds from a query's arrival to the last answer to its reads [queries]; 0 without reads. Waiting for
     other queries' reads is not included: it is in `queue`."""
     mean_read_s: float
     """Mean latency of one read in an otherwise idle device, in seconds."""
     depth: float
-    """Mean queue depth of the device when a read is issued: reads waiting or in a channel, those of its query
-    included."""
+    """Mean queue depth of the device at the time when a read is issued. It counts all reads that wait or occupy a
+    channel, also those of the same query."""
 
 
 def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.int32]:

@@ -35,19 +35,19 @@ _LEAST_QUERIES = 10_000
 """Minimum number of simulated queries, which also holds where it exceeds the limit `_MOST_STEPS`."""
 _SHARED_LINK = "the host's link"
 _ALIKE = 1e-6
-"""Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies a link
-or server."""
+"""Largest difference of times that counts as rounding, as a share of the mean time for which a query occupies the
+device or link."""
 MORE_NEAR_CEILING = 3
-"""Factor by which NUM_QUERIES is multiplied for several devices near their highest rate. There a query's latency is
-that of its slowest device, which takes more queries to measure."""
+"""Factor by which NUM_QUERIES is multiplied if several devices are near their highest rate. A query then waits for
+its slowest device, and more queries are needed to measure the mean."""
 _NEARLY = 0.9
 """Load (busy share of the time) above which several devices count as near their highest rate. It is also the smallest
 ratio of a resource's load to the busiest resource's at which the resource counts as nearly as busy."""
 
 
 class RemoteReads(NamedTuple):
-    """Number of embedding rows and of bags (rows that are summed) that each sample reads from each memory
-    device."""
+    """Number of embedding rows of each sample that are on each memory device, and number of bags (a sample's rows of
+    one table) to which they belong."""
 
     rows: Ids
     """Rows that each sample reads [samples, devices]; smallest reads (granules) where rows of tables differ in
@@ -72,7 +72,7 @@ class Waits(NamedTuple):
     link: Times
     adds: Times
     depth: float
-    """Mean number of reads in flight at a device when a read is issued; the largest mean of all devices."""
+    """Largest queue depth of the devices: the mean number of reads in flight at the device when a read is issued."""
     alone: Times
     """Wait of each query if the busiest resource were the only server, in seconds [queries]; 0 where no rate is
     given."""

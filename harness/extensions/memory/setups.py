@@ -128,8 +128,8 @@ class Setup:
         return f"{self.name} with {self.cache.phrase}" if self.cache.words else self.name
 
     def busiest(self, pool: Pool) -> Resource:
-        """Return the device or link that a query occupies longest on average where `pool` (host, device or switch)
-        adds embedding rows up."""
+        """Return the bottleneck: the device or link that a query occupies longest on average, if `pool` (host, device
+        or switch) adds embedding rows up."""
         return busiest(self.reads, self.tier, pool, self.row_bytes)
 
     @property

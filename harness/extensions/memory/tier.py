@@ -43,8 +43,7 @@ class TierQuantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     high: _Number | None = None
     """Highest value of this number of a memory (a latency, say) among comparable devices; `low` is the lowest."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
-    """Tail of a latency whose median is `value`: pairs of a share of reads and the seconds within which this share
-    ends, in ascending order."""
+    """Tail of a latency whose median is `value`, as rising pairs (share of reads, seconds within which they end)."""
     deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
     """Latencies of a read at queue depths (reads in flight) greater than 1, by rising depth."""
 

@@ -173,8 +173,8 @@ def read_traced(
 
 
 class _Caches(NamedTuple):
-    """Row caches to simulate; those whose sizes were computed for --hit-rate and --fit-cache come first. Also the
-    study's tables and sentences on the computed sizes."""
+    """Row caches to simulate, and the study's tables and sentences on caches whose size was computed for --hit-rate
+    or --fit-cache. These caches come first."""
 
     simulated: tuple[Cache, ...]
     tables: tuple[StudyTable, ...]
@@ -203,8 +203,8 @@ def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
 
 
 def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
-    """Return the total size of the tables that stay in DRAM whole, in the trace's units (rows where all are of one
-    size)."""
+    """Return the total size of the tables that stay in DRAM whole: in rows if all are of one size, otherwise in the
+    trace's units of bytes."""
     of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
     return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
 
@@ -514,7 +514,7 @@ def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
 
 
 def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
-    """Return the result with the largest speed-up over rows summed by the host. Without any speed-up, return the
+    """Return the result with the largest speed-up over letting the host sum rows. Without any speed-up, return the
     result with the least added latency. None if the query rate is impossible in every result."""
     gains = [each for each in said if each.gain is not None]
     if gains:
@@ -675,8 +675,8 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 def _find_size(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return the table on the smallest LRU cache with the given hit rate, the size of this cache in units, and the
-    highest hit rate of any cache. The size is None where no cache reaches the hit rate."""
+    """Return three values on the smallest LRU cache with the given hit rate: a table on it, its size in units (None
+    if no cache reaches the hit rate), and the highest hit rate of any cache."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size

@@ -31,8 +31,8 @@ _SHARE_TOLD = 0.1
 replacement policies are compared."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _PUBLISHED_SHARE = 0.015
-"""Share of embedding rows in a frequency-aware cache with which training keeps a decent speed (Fang et al., 2022,
-abstract)."""
+"""Size of a frequency-aware cache, as a share of all embedding rows, with which training keeps "a decent training
+speed" (Fang et al., 2022, abstract)."""
 _POLICY_SHARES = (0.005, _PUBLISHED_SHARE, 0.05, _SHARE_TOLD, 0.2)
 """Sizes of the row caches that are simulated for each replacement policy, as shares of the rows of all tables."""
 _DEVIATIONS = 6.0
@@ -46,8 +46,8 @@ class Misses(NamedTuple):
     """Simulated miss ratios of row caches of several sizes, by replacement policy."""
 
     sizes: tuple[int, ...]
-    """Capacity of each simulated row cache, in rows, or in bytes where rows differ in size; one for each share in
-    _POLICY_SHARES."""
+    """Capacities of the simulated row caches, one for each share in _POLICY_SHARES: in rows, or in bytes if tables
+    differ in row size."""
     ratios: dict[str, list[float]]
     """Miss ratio of each cache over the second half of the trace's lookups, by replacement policy."""
     published_share: float

@@ -24,8 +24,8 @@ _FILES = (RUN_SET_FILE, "definition.toml", LAST_FILE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedWeights:
-    """Number of runs, of one run set or of a package, whose weights (final parameters) were packaged, and the bytes
-    of these weights."""
+    """Weights (final parameters) that were packaged, of one run set or of a whole package: the number of their runs,
+    and their bytes."""
 
     num_runs: int = 0
     num_bytes: int = 0

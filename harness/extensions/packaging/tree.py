@@ -103,7 +103,8 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """Yield the files of a run set that its package leaves out, grouped by path or folder and by reason."""
+    """Yield the files in the packaged folders, `sources`, that the package leaves out, grouped by path or folder and
+    by reason."""
     counts = Counter(
         _place_and_reason(path, root)
         for root in dict.fromkeys(real_path(source) for source in sources)

@@ -38,8 +38,7 @@ TODAY = "today's plan"
 """Name of the study's table row for the placement plan that is in use today, with which the plans found are
 compared."""
 _OF_TODAY = {TODAY: TODAY, IMPROVED: "moves in today's plan"}
-"""Words for the plan in use today, and for this plan after moves of tables, each by the name of its row in the
-study's table."""
+"""Names of two rows of the study's table: for the plan in use today, and for that plan improved by moving tables."""
 _AUTOSHARD, _NEUROSHARD = "autoshard", "neuroshard"
 _BEAM = "beam over columns"
 

@@ -42,8 +42,8 @@ _LAYOUTS: Mapping[str, Literal["rows", "host_rows", "copy"] | None] = {
     "grid_shard": "host_rows",
     "data_parallel": "copy",
 }
-"""Dict from TorchRec's sharding types to the `layout` of a `TablePart`. None stands for whole tables and for parts by
-columns, which are treated as tables."""
+"""Dict from TorchRec's sharding types to the `layout` of a `TablePart`. The value is None for whole tables and for
+tables cut by columns, whose parts are costed as tables."""
 _ONE_THREAD = "a copy on one thread of this CPU, read and written"
 _OF_GPUS = "assumed: a link of hosts with GPUs"
 

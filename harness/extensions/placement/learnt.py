@@ -90,11 +90,11 @@ def learn_costs(
     kept_by: object,
     known_by: object = None,
 ) -> Any:
-    """Return a neural net that predicts the cost of sets of the tables. The net is trained on the modelled costs that
-    `bandwidth` gives. If `known` is given, the net is then trained on the measured sets that `known` returns.
+    """Return a neural net that predicts the cost of sets of the tables. It is trained on the modelled costs that
+    `bandwidth` gives and then, if `known` is given, on the measured sets that `known` returns.
 
-    A trained net is kept in a folder and found again by a digest of the repr of `kept_by` and `known_by`. Therefore
-    `kept_by` must identify the costs that `bandwidth` gives, and `known_by` the sets that `known` returns.
+    A trained net is kept in a folder under a digest of `kept_by` and `known_by`. So `kept_by` must identify the costs
+    that `bandwidth` gives, and `known_by` the sets that `known` returns.
     """
     from reference_models.distributed.search.net import NUM_RESAMPLED, NUM_SETS, fit_net, net_of
 
@@ -124,8 +124,7 @@ def learn_policy(learnt: LearntStore, cost: SetCost, tasks: Sequence[Task], *, k
     """Return AutoShard's placement policy, trained on generated tables with the costs that `cost` gives. It is
     trained on small tasks first. If `tasks` has larger ones, it is then trained on tasks as large as those.
 
-    A trained policy is kept in a folder and found again by a digest of the repr of `kept_by`, which must therefore
-    identify `cost`.
+    A trained policy is kept in a folder under a digest of `kept_by`, which must identify `cost`.
     """
     from reference_models.distributed.search.autoshard import (
         NUM_LATER_UPDATES,

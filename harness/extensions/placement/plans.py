@@ -211,8 +211,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
 
 def _say_cheaper_without_file(placement: Placement, cost_s: float) -> str:
-    """Return a clause that says how to train by TorchRec's own plan, if this plan costs less than `cost_s` seconds
-    but cannot be written as a plan file; '' otherwise."""
+    """Return a clause that says how to train by the plan of TorchRec's planner. It is needed if that plan costs less
+    than `cost_s` seconds but no plan file can describe it; '' otherwise."""
     found = placement.found.get(TORCHREC, [FoundPlan(search=TORCHREC)])[0]
     if found.plan is not None or found.cost_s is None or found.cost_s >= cost_s:
         return ""

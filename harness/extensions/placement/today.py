@@ -21,10 +21,10 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Damage, decode
 
 IMPROVED = "today's, moved"
-"""Name of the study's table row for the plan that is in use today, after moves and swaps of tables."""
+"""Name of the study's table row for a plan made from the plan in use today by moving and swapping tables."""
 _MAX_RENAMED = 512
-"""Maximum number of devices of a placement plan that are renamed to match today's plan: the time grows with the cube
-of the number of devices."""
+"""Maximum number of devices for which the devices of a new plan are exchanged so that few bytes move: the time grows
+with the cube of the number."""
 
 
 def read_today(path: Path, task: Task) -> PlacementPlan:
@@ -139,8 +139,8 @@ def count_moved(task: Task, plan: PlacementPlan, today: PlacementPlan) -> tuple[
 
 
 def _columns(task: Task, plan: PlacementPlan, today: PlacementPlan) -> Iterator[tuple[int, float, int, int]]:
-    """Yield each run of columns of a table that lies in one shard of `plan` and in one shard of `today`. Each is a
-    tuple: table, bytes, device in `plan`, device in `today`."""
+    """Yield the neighbouring columns of a table that `plan` and `today` each have on one device, as a tuple: table,
+    bytes, device in `plan`, device in `today`."""
     before = _shards_of_tables(today)
     for new in plan.shards:
         table = task.tables[new.table]

@@ -71,8 +71,8 @@ def make_workers(serve: ServeConfig) -> Workers:
 
 
 def found_words(run: LoadGenRun, percentile: float) -> str:
-    """Return LoadGen's verdict on one run in words: '742.8 queries/s was INVALID, p95 2.31 s, while held up', which
-    means that the service stood still for other reasons than its calls."""
+    """Return LoadGen's verdict on one run in words: '742.8 queries/s was INVALID, p95 2.31 s, while held up'. "While
+    held up" means that the service stood still for a reason other than slow calls of the model."""
     verdict = "VALID" if run.is_valid else "INVALID"
     held_up = ", while held up" if run.is_held_up else ""
     return f"{run.asked_per_s:,.4g} queries/s was {verdict}, p{percentile:g} {duration(run.latency_s)}{held_up}"
@@ -101,7 +101,7 @@ class ProcessMeasurements:
     """Reason why LoadGen's runs contradict the simulated steady state; None where no run contradicts it, and without
     a latency limit."""
     spread: SearchSpread | None
-    """Simulated: factors by which the search for the highest VALID rate may miss the true rate. None without a
+    """Simulated factors between the result of a search for the highest VALID rate and the true rate. None without a
     latency limit, if too few searches could be simulated, or if many simulated searches find no VALID rate."""
     service: ServiceTimes
     traffic: Traffic
@@ -134,8 +134,8 @@ class _Plan:
     start: float
     """Rate of LoadGen's first run in queries per second: `bound`, or serve.target_qps where that is given."""
     num_queries: int
-    """Number of queries of each run of LoadGen; runs at twice the first rate or more have a multiple of this
-    number."""
+    """Number of queries of each run of LoadGen. Runs at twice the rate of the search's first run, or more, have a
+    multiple of it."""
 
     @property
     def run_s(self) -> float:
@@ -306,8 +306,8 @@ class Bench:
         model: QueueModel,
         world: World,
     ) -> _SteadyState:
-        """Simulate, for the measured VALID rate, the rate in steady state and the factors by which the search may
-        have missed the true rate."""
+        """Simulate two things at the measured VALID rate: the rate in steady state, and by which factors a search may
+        miss the true rate."""
         runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
         late = [model.count_late(each, best.asked_per_s) for each in runs]
         steady_per_s = best.asked_per_s * plan.rate / plan.bound

@@ -207,7 +207,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     service may have decided the verdict do not count. None where no rate counts."""
     steady_state_per_s: PositiveAmount | None = None
     """Simulated queries per second in steady state: the VALID rate divided by `loadgen_share`. None without a latency
-    limit, where `steady_state_missing` has a reason, and in the oldest files."""
+    limit, if it is not known (`steady_state_missing` has the reason), and in the oldest files."""
     steady_state_missing: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
     """Simulated: the rate that LoadGen's rule calls VALID for LoadGen's arrivals, divided by the rate within the

@@ -19,8 +19,8 @@ from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_l
 from harness.foundation.queue_simulation import ServiceTimes, Times, Traffic, Workers, simulate
 
 LOW = 0.015
-"""Fraction by which LoadGen's rule may lower the highest VALID rate below the rate in steady state; runs are made so
-long that the rule lowers it no further."""
+"""Fraction by which LoadGen's rule of early stopping may keep the highest VALID rate below the steady-state rate. It
+decides how long runs are, since the rule is stricter for short runs."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
 """Dict from percentile to the minimum number of queries in a run that LoadGen's early stopping judges. In a run of
 this length a few queries may be late."""
@@ -28,8 +28,8 @@ CHANCE = 0.02
 """Standard deviation by which chance may move the highest VALID rate, as a fraction of the rate; runs are made so
 long that chance moves it no further."""
 SHORTEST_S = 2.0
-"""Minimum seconds of a run of LoadGen at the simulated highest VALID rate. A run of as many queries at a much higher
-rate is shorter, and must also be long enough for LoadGen to measure."""
+"""Minimum seconds of a run of LoadGen at the simulated highest VALID rate. Runs at higher rates have as many queries
+and are shorter, and must still be long enough to measure."""
 _BLOCK = 2000
 """Number of consecutive simulated queries in a block: the spread of the numbers of late queries between blocks tells
 how far chance moves the highest VALID rate."""
@@ -85,9 +85,10 @@ class QueueModel:
         return max(least, fewest, round(bound * min(run_s, SHORTEST_S)), min(usual, round(bound * run_s)))
 
     def loadgen_bound(self, seed: int, num_queries: int, bound: float) -> float | None:
-        """Return the highest rate at which LoadGen's rule calls a run of `num_queries` with arrivals of `seed` VALID.
+        """Return the highest rate at which a simulated run of `num_queries` queries is VALID by LoadGen's rule;
+        `seed` is the seed of its arrivals. None if no rate is VALID.
 
-        None where no rate is VALID. The search begins at `bound`, the highest rate within the limit in steady state.
+        The search begins at `bound`, the highest rate within the limit in steady state.
         """
         num_draws = max(1, min(_NUM_DRAWS, _MOST_DRAWN // num_queries))
         return self.bound_of(self.draw_runs(seed, num_queries, num_draws), bound)

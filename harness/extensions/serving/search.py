@@ -55,8 +55,8 @@ class Votes:
 
     @property
     def is_open(self) -> bool:
-        """Whether the rate has no verdict yet: as many runs are VALID as INVALID, or the service stood still in
-        all."""
+        """Whether the rate has no verdict yet: as many of its runs are VALID as INVALID, or the service stood still
+        in all of its runs."""
         return self.valid == self.invalid and not self.is_settled
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> None:
-    """Add in place, to table [serve] in `tables`, the keys that a user.conf and --mlperf set, and check the table.
-    Raises ConfigError."""
+    """Add in place, to the definition's section [serve] in `tables`, the keys that a user.conf and --mlperf set, and
+    check the section. Raises ConfigError."""
     table = tables["serve"] = dict(tables.get("serve", {}))
     take_user_conf(table, sources, model)
     take_mlperf_form(table, sources, model)
@@ -28,8 +28,8 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
 
 
 def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
-    """Return a dict from key to value of those keys of [serve] that are set. Also return the present values of keys
-    that are not set because timing or a search chooses them."""
+    """Return two dicts of keys of [serve] with their values: the keys that are set, and the keys whose values are
+    chosen by timing or a search."""
     return {
         key: value
         for key, value in asdict(serve).items()

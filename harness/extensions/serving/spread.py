@@ -1,11 +1,11 @@
 """Simulate how far a search for the highest VALID rate may end from the true rate, because of its arrivals and
 service times.
 
-The true rate is here the rate at which half of all runs of the same length are VALID, over all arrivals, items and
-service times. A search misses the true rate for two reasons: its seed decides one sequence of arrivals, and it judges
-a rate by a few runs. Many whole searches are simulated, each with another seed. They show by which factors searches
-miss the true rate. The ends of the measured search's bracket, divided by these factors, are an interval for the true
-rate. The interval holds for the system as it was timed; slowness at other times is not included.
+At the true rate, half of all runs of the same length would be VALID. A search misses it for two reasons: its seed
+decides one sequence of arrivals, and it judges a rate by a few runs. Many whole searches are simulated, each with
+another seed. They show by which factors searches miss the true rate. The ends of the measured search's bracket,
+divided by these factors, are an interval for the true rate. The interval holds for the system as it was timed;
+slowness at other times is not included.
 """
 
 from collections.abc import Callable
@@ -62,8 +62,8 @@ class SearchCase:
     """Standard deviation of the logarithm of the ratio between the first rate of a search and the highest VALID
     one."""
     may_go_on: Callable[[float, float, bool], bool]
-    """Function that returns whether another run may be made, given the seconds of all runs so far, the seconds of a
-    run, and whether a rate was VALID."""
+    """Function that decides whether another run is made. Its arguments are the seconds of all runs so far, the
+    seconds of the next run, and whether any rate was VALID so far."""
     num_copies: int = 1
     """Number of processes that serve at the same time, each with its own arrivals: the runs of all must be VALID."""
 

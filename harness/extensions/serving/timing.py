@@ -18,8 +18,8 @@ timed."""
 MIN_CALLS = 5
 """Minimum number of timed calls of each size on each worker, however long the calls take."""
 _GOLDEN_SECTION = 0.618
-"""Step, as a share of a list's length, for choosing elements of the list one after another: with this step, the
-chosen elements are spread evenly over the list."""
+"""Stride, as a share of a list's length, with which elements of the list are taken so that they are spread evenly
+over the list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +40,8 @@ Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
 
 
 def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
-    """Choose the calls of the model to time, from a pool of queries of `sizes` items (candidates to rank): single
-    parts of queries, and parts merged up to the maximum number of items in a call."""
+    """Choose the calls of the model to time, for queries of `sizes` items (candidates to rank). Some have a part of a
+    single query; others have parts of several, merged up to the maximum number of items in a call."""
     max_items = workers.max_items
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
     in_order = sorted(parts, key=lambda part: part.items)

@@ -117,8 +117,8 @@ SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suit
 
 
 def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
-    """Return an axis of a suite's experiment, in the form of an axis of a sweep: the key `key`, and all values of
-    this key in the configurations."""
+    """Return all values of a key in a suite's configurations, in the form in which a sweep states the values of a
+    varied key."""
     texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
     return Axis(key=key, values=texts, texts=texts)
 

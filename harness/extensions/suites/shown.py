@@ -247,8 +247,8 @@ def _mean_words(facts: SuiteFacts) -> str:
 
 
 def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
-    """Return a sentence for every verdict, with the benchmarks that have this verdict; verdicts of a difference come
-    first. Each sentence names at most `most` benchmarks, or all if `most` is None."""
+    """Return a sentence for every verdict, with the benchmarks that have this verdict. Verdicts that state a
+    difference come first. Each sentence names at most `most` benchmarks, or all if `most` is None."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:

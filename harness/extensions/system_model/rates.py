@@ -104,8 +104,8 @@ def measure_rates(say: Callable[[str], None]) -> ModelledSystem:
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
-    """Return a function that computes the three matrix products (forward and two backward) of one linear layer; with
-    each call it goes on to the next of several equal layers."""
+    """Return a function that computes the three matrix products (forward and two backward) of one linear layer.
+    Successive calls use different layers of the same size."""
     import torch
 
     num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))

@@ -11,8 +11,8 @@ from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
 from harness.extensions.tuning.trials import kind_with
 
 _NUMBERS = {"throughput": 50, "quality": 65_536}
-"""Default numbers, by kind of measurement, for the kinds that need a number: of training steps for throughput, of
-samples for quality."""
+"""Dict from kinds of measurement that need a number to its default: training steps for throughput, samples for
+quality."""
 
 
 def read_constraint(text: str) -> ConstraintRecord:

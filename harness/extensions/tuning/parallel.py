@@ -51,8 +51,9 @@ def share_threads(num: int, axes: Sequence[Axis], values: Mapping[str, Any]) -> 
 
 
 def shared_threads(record: RunSetRecord) -> int | None:
-    """Return the number of threads in the record of a search's default configuration if it is a trial's equal share
-    of the cores. None if the number was given or varied, or if trials are measured one at a time."""
+    """Return the number of threads of a search's default configuration if trials are measured side by side and this
+    number is a trial's equal share of the cores. None if the number was given or varied, or if trials are measured
+    one at a time."""
     entry = record.config.get(_THREADS)
     return entry.value if entry is not None and entry.source.startswith(OPTION) else None
 

@@ -123,7 +123,7 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
 
 
 def tell_pending(axes: Sequence[Axis], pending: Sequence[Mapping[str, str]]) -> list[Any]:
-    """Return trials of a search that are not measured yet as optuna's running trials."""
+    """Return a search's trials that are not measured yet as trials of optuna in the state RUNNING."""
     from optuna.trial import TrialState, create_trial
 
     told, distributions = [], {axis.key: _distribution(axis) for axis in axes}

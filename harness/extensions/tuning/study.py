@@ -53,8 +53,8 @@ class Again:
     problem: str = ""
     """Reason why the second measurement has no result, or why its result does not count; '' if it counts."""
     missed: Sequence[tuple[Trial, str]] = ()
-    """Better trials of the search that were measured again before this one, each with the reason why it does not
-    count."""
+    """Trials with a better result in the search than this one, each with the reason why its second measurement does
+    not count."""
 
     @property
     def is_alone(self) -> bool:

@@ -80,8 +80,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
 
 def searched_kinds() -> tuple[str, ...]:
-    """List the kinds of measurement that a search's trial may make: those of the core of the harness, and those of
-    extensions whose command-line option takes no number."""
+    """List the kinds of measurement that a search's trial may make: all kinds of the core, and those kinds of
+    extensions whose option takes no number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (
         *CORE_KINDS,

@@ -39,8 +39,8 @@ TOLERANCE = 0.01
 """Largest loss of NDCG that a study accepts when it recommends how many items the filter keeps, as a share of the
 NDCG that the larger model has without a filter."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Shares of a query's items that the filter of a cascade keeps when the cascade is judged. The number of items in the
-usage file is judged, too."""
+"""Shares of a query's items for which a cascade is judged: its filter keeps as many. The number of items in the usage
+file is judged, too."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),

@@ -39,7 +39,7 @@ MIN_CALLS = 5
 Answer = Callable[[int], object]
 """Function that makes a model answer a request, given the request's number."""
 Models = dict[str, tuple[Any, Answer]]
-"""Models that a worker process has built, by name: the settings that were asked for, and the function that answers
+"""Models that a worker process has built: a dict from a model's name to its settings and the function that answers
 requests."""
 
 
@@ -59,8 +59,8 @@ class RetrievalTrial(NamedTuple):
     num_near: int
     """Number of graph nodes that are at most as far from the query node as the first stage of the retrieval goes."""
     num_far: int
-    """Number of graph nodes that are at most as far from the query node as both stages of the retrieval together
-    go."""
+    """Number of graph nodes within reach of the query node in as many edges as both stages of the retrieval follow
+    together."""
 
 
 def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:

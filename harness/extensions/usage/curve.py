@@ -1,5 +1,5 @@
 """Sum up precision, time and memory of a retrieval (which finds candidates near graph nodes by PageRank, in two
-stages) by its number of subgraphs, and advise which number to take."""
+stages) for each number of subgraphs, and advise which number to take."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,8 @@ class RetrievalCurve:
     num_nodes: int
     """Number of graph nodes whose candidates were retrieved."""
     num_near: float
-    """Mean number of graph nodes that are at most as far from a query node as the retrieval's first stage goes."""
+    """Mean number of graph nodes within reach of a query node in as many edges as the first stage of the retrieval
+    follows."""
     num_far: float
     """Mean number of graph nodes within reach of a query node in as many edges as the two stages of the retrieval
     follow together."""

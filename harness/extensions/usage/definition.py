@@ -20,8 +20,8 @@ USAGE = "usage"
 MAX_REQUESTS = 100_000
 _Rate = Annotated[float, Meta(gt=0, le=1e6)]
 CURVE = (1, 2, 5, 10, 20)
-"""Numbers of subgraphs (nodes from which the second stage of a retrieval goes on) with which a retrieval is tried,
-in addition to its own number; where --axis varies the number, only its values are tried."""
+"""Numbers of subgraphs (starting nodes of a retrieval's second stage) that are tried in addition to the retrieval's
+own. If --axis varies the number, only the values of --axis are tried."""
 _OF_ONE = {
     "widths": STAND_IN,
     "graph": RETRIEVAL,
@@ -72,7 +72,8 @@ class AskedModel:
 
     @property
     def subgraphs(self) -> int | None:
-        """Number of subgraphs (nodes from which the second stage of a retrieval goes on); None for all."""
+        """Number of subgraphs (starting nodes of a retrieval's second stage); None for all nodes that the first stage
+        found."""
         return None if self.num_subgraphs == "all" else self.num_subgraphs
 
     def curve(self) -> tuple[int | None, ...]:

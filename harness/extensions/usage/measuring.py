@@ -29,8 +29,8 @@ from harness.system.energy import EnergyMeter
 
 
 class Share(NamedTuple):
-    """Number of a process, from 0, and the number of all processes, each of which tries its share of the graph nodes
-    of a retrieval."""
+    """Number of this process, from 0, and number of all processes. The graph nodes of a retrieval are divided among
+    them."""
 
     number: int
     of: int

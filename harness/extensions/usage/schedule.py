@@ -42,7 +42,7 @@ class ModelRequest:
 
 
 class Span(NamedTuple):
-    """Number of a worker, and begin and end in seconds of its time on a request."""
+    """Time that a worker spends on a request: the worker's number, and the begin and end of the time in seconds."""
 
     worker: int
     begin_s: float

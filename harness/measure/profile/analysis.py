@@ -60,8 +60,8 @@ def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
 
 
 def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
-    """Return a pair: the largest of a phase's limits as a fraction of the phase's time, and what bounds the phase.
-    `limits_s` has the limits, which are the least seconds that the phase can take on each resource.
+    """Return what bounds a phase, and how closely: the largest of its limits as a fraction of its time. `limits_s`
+    has the limits, which are the least seconds that the phase can take on each resource.
 
     The phase is bound by the resource with the largest limit. It is bound by overhead if the fraction is below
     `OVERHEAD_BELOW`, or if all limits are 0; in the latter case the fraction is None. Both values are None if no time
@@ -121,10 +121,10 @@ def _analyse_phase(
     """Return the values computed for a phase: its fraction of the step's time, its work and rates, its least time on
     each resource, and what bounds it.
 
-    There are three least times. For compute, it is the time of the matrix products at the rates measured for their
-    shapes. For memory, it is the time of all other bytes at the measured rate of copies of as many bytes. For
-    embedding rows, it is their time at the gather rate of real batches. The memory limit does not count operands of
-    matrix products, since moving these is part of the products' measured time.
+    - Compute: the least time is the time of the matrix products at the rates measured for their shapes.
+    - Memory: it is the time of all other bytes at the measured rate of copies of as many bytes. Operands of matrix
+      products are not counted, since moving them is part of the products' measured time.
+    - Embedding rows: it is the time of gathering them at the rate measured with real batches.
     """
     beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {

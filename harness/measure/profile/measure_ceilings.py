@@ -210,8 +210,8 @@ def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call
 
 
 def measure_copies(device: torch.device, available_bytes: int) -> tuple[CopyRate, ...]:
-    """Return the measured rates of copies of each size of `COPY_BYTES` within a quarter of the memory; at least the
-    smallest size."""
+    """Return the measured rate of copies for each size in `COPY_BYTES`. Sizes above a quarter of the memory are left
+    out, except the smallest."""
     sizes = [size for size in COPY_BYTES if size <= available_bytes // 4] or COPY_BYTES[:1]
     return tuple(measure_copy(size, device) for size in sizes)
 

@@ -16,8 +16,8 @@ QUANTILE_BITS = 12
 NUM_QUANTILES = 1 << QUANTILE_BITS
 THRESHOLD_BITS = 16
 ZIPF_STEPS_PER_ONE = 8
-"""Number of values that a Zipf exponent may have in an interval of length 1. Exponents s are multiples of 1/8, so
-that k ** s needs only products and square roots."""
+"""Number of possible Zipf exponents in an interval of length 1. Exponents s are multiples of 1/8, so that k ** s
+needs only products and square roots."""
 _LN_2 = 0.6931471805599453
 _MASS_ONE = float(1 << 40)
 

@@ -106,8 +106,8 @@ class SparseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenseFeature:
-    """Values log(1 + x) of a dense feature at 2**12 quantiles, and what each of them adds to the click logit: float32
-    [2**12] each."""
+    """Two arrays for a dense feature, float32 [2**12] each: its values log(1 + x) at 2**12 quantiles, and the term
+    that each value adds to the click logit."""
 
     value: NDArray[np.float32]
     effect: NDArray[np.float32]

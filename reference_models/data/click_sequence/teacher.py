@@ -64,7 +64,7 @@ class SequenceParameters:
     decay: Annotated[float, Meta(ge=0, le=1)]
     """Factor by which each later event reduces an earlier event's weight in the click logit."""
     same_class: Weight
-    """Effect of a click on the logits of later items of the same class, added to `other_class`."""
+    """Number added to `other_class` to get the effect of a click on the logits of later items of the same class."""
     other_class: Weight
     """Effect of a click on the logits of later items of all classes."""
 
@@ -87,10 +87,10 @@ class SequenceTeacher:
     items: NDArray[np.int64]
     """Item ids, sorted by latent class, within a class by falling popularity: int64 [n]."""
     first_item: NDArray[np.int64]
-    """Table for drawing an item of a latent class: the first item of each of 2**12 equal slices of the class's
-    cumulative probability, as an index in `items`, int64 [classes, 2**12]."""
+    """Quantiles for drawing an item of a latent class: the first item of each of 2**12 slices of equal probability,
+    as an index in `items`, int64 [classes, 2**12]."""
     num_items: NDArray[np.int64]
-    """Number of items in each of the 2**12 equal slices into which a latent class's cumulative probability is cut:
+    """Number of items in each of the 2**12 slices of equal probability from which an item of a latent class is drawn:
     int64 [classes, 2**12]."""
     terms: NDArray[np.float32]
     """Terms that the user's last K earlier events add to the click logit of the present event: float32 [K, 2, C, C].

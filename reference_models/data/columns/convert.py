@@ -208,8 +208,9 @@ class ColumnBatch:
     def _pad_texts(
         self, given: SparseColumn, codes: NDArray[np.int64], counts: NDArray[np.int64], values: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """Return each row's category values [n, max_ids], given the values of all distinct cells, the number of
-        values of each distinct cell (`counts`), and the distinct cell of each row (`codes`)."""
+        """Return each row's category values [n, max_ids]. The arguments are the values of all distinct cells one
+        after another, the number of values of each distinct cell (`counts`), and which distinct cell each row has
+        (`codes`)."""
         texts = np.repeat(np.arange(len(counts)), counts)
         texts, values = texts[values != MISSING], values[values != MISSING]
         counts = np.bincount(texts, minlength=len(counts))

@@ -64,8 +64,8 @@ _TYPES = ("token", "float", "token_seq", "float_seq")
 _FEW, _MANY = 50, 1000
 _ODD_SHARE = 0.1
 _LEAST_DATE = 10_000_000
-"""Number from which on the largest number of a column shows that the column holds times: dates such as 20260131, or
-seconds since 1970. Only for columns with a usual name of times."""
+"""Smallest maximum of a numeric column at which the column is taken for times: dates such as 20260131, or seconds
+since 1970. It decides only for columns with a usual name of times."""
 _LARGEST_NUMBER = 2**53
 """Largest whole number that a column of amounts may hold. Larger numbers, which doubles cannot represent exactly, are
 taken for ids."""
@@ -120,8 +120,8 @@ class Look:
 
 @dataclass(slots=True)
 class Guess:
-    """Guessed section [data] of a benchmark definition. `reasons` has the reason of each guess. Its keys are a key of
-    [data.parameters] and, if the value is a list of columns, a position in the list, else None."""
+    """Guessed section [data] of a benchmark definition. `reasons` has the reason of each guess; a key is a pair of a
+    key of [data.parameters] and a position in its list of columns (None if it is not a list)."""
 
     data: dict[str, Any]
     num_rows: int

@@ -20,8 +20,8 @@ from reference_models.process.errors import DatasetError
 _LOOKED_AT = 1000
 """Number of a JSON-lines file's first lines that are searched for names of columns."""
 _MOST_VALUES = 1 << 20
-"""Maximum number of values (lines times columns) read from JSON lines at a time. It bounds memory even if lines are
-short, with few of many columns each."""
+"""Maximum number of values (lines times columns) read from JSON lines at a time. It bounds memory even if each line
+has few of many columns."""
 _MOST_LAYOUTS = 32
 """Maximum number of different orders of keys in a block of JSON lines; a block with more is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
@@ -50,8 +50,8 @@ class JsonLines:
         self._sound = msgspec.json.Decoder(_Object)
         self._objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self.names, self.nested = self._find_names(self._ahead.splitlines()[:_LOOKED_AT])
-        """Keys whose values are single values or lists of these; and keys whose values are objects, lists of objects
-        or lists of lists. Both are in the order of the file's first lines."""
+        """Two lists of keys in the order of the file's first lines. Values of the first are single values, or lists
+        of single values. Values of the second are objects, lists of objects or lists of lists."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the lines in batches of the columns `names`. The number of a line that is no object, and why it is
@@ -274,8 +274,7 @@ def _make_columns(
     """Return an Arrow column for each column of JSON values. The values lie between the positions `starts` and `ends`
     [n, columns].
 
-    `lists` is the set of the columns in which values of earlier blocks are lists, as column numbers. The function
-    adds the columns in which this block has lists.
+    `lists` has the numbers of the columns that hold lists in this block or an earlier one; this block's are added.
     """
     text = np.frombuffer(block, np.uint8)
     begins = np.where(starts < 0, _NULL, text[starts])

@@ -114,8 +114,8 @@ class _ColumnReader:
         return is_in
 
     def _convert(self, batch: ColumnBatch, file: ColumnFile, wrong: Sequence[str]) -> FileRows:
-        """Return the well-formed rows of a batch; `wrong` has the reasons of malformed rows that were left out before
-        the batch was made."""
+        """Return the well-formed rows of a batch. `wrong` has the reasons of malformed rows that the reader already
+        left out."""
         given = self._parameters
         if file.has_bad_text:
             batch.leave_out_bad_text(given.needed)

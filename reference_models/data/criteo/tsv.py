@@ -24,7 +24,8 @@ from reference_models.process.errors import ConfigError, DatasetError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareParameters:
-    """Section [data.parameters] of Criteo's text: its split and ids. Changing a parameter makes another dataset."""
+    """Section [data.parameters] of Criteo's text files: which rows train and which evaluate, and how category values
+    become ids. Changing a parameter makes another dataset."""
 
     split: Literal["days", "last_file", "files"]
     """Split of the rows. With `days`, all rows are cut into `num_days` equal days, the first days with one row more

@@ -21,8 +21,8 @@ from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_ke
 from reference_models.process.errors import ConfigError
 
 MAX_TASKS = 3
-"""Maximum number of tasks of a pattern: a 64-bit random word must have, for each task, 16 bits that draw the class
-and one that draws the prototype or its negative."""
+"""Maximum number of tasks of a pattern. Each task takes 17 bits of a 64-bit random word: 16 draw the class, and one
+draws the prototype or its negative."""
 MAX_CLASSES = 256
 KIND = "patterns"
 

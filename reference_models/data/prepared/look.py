@@ -56,8 +56,8 @@ class ColumnLook:
             self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
 
     def shares(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Return `counts` [train, eval], numbers of cells of the column, as shares of all of the column's cells in
-        the same split."""
+        """Return two shares, [train, eval]: `counts`, numbers of some of the column's cells, divided by the numbers
+        of all its cells in the same split."""
         first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
         return first, second
 
@@ -92,7 +92,8 @@ class SoftLook:
     """Statistics of soft labels (shares from 0 to 1), as the dataset's manifest stores them."""
 
     best_auc: float
-    """ROC AUC of evaluation's first rows with their soft labels as scores: the highest that any scores can have."""
+    """Highest ROC AUC that any scores can have on the first rows of evaluation, whose labels are soft: the AUC with
+    the labels themselves as scores."""
     variance: float
     """Population variance of the labels of both splits together."""
 

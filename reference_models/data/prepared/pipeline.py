@@ -477,10 +477,8 @@ class _Recorder:
         self._add(num_bytes)
 
     def finish_parsing(self) -> None:
-        """Note that all rows are parsed and in their final order.
-
-        Sorting removes the progress from disk. The bytes of all rows then count as processed, but not yet recorded.
-        """
+        """Note that all rows are parsed and in their final order."""
+        # Sorting has removed the progress from disk: all bytes count again as not yet recorded.
         if not self.kept.is_parsed:
             self.kept.is_parsed = True
             self._add(0 if self.spool.is_kept else self.spool.num_bytes)

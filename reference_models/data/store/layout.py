@@ -28,7 +28,7 @@ class Array:
     """Function that takes the sizes of a sample and returns the array's shape without its first axis (the
     samples)."""
     is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
-    """Function from the array's values, and the sizes of a sample, to a mask of the invalid values."""
+    """Function that takes the array's values and the sizes of a sample, and returns a mask of the invalid values."""
     expected: str
     """Description of the array's valid values for error messages, such as '0 or 1'."""
 

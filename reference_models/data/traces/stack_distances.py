@@ -93,8 +93,8 @@ class MissRatioCurve:
     num_cold: float
     """Number of first accesses of rows, which miss in caches of every size."""
     distances: Ids
-    """Stack distances that occur in the trace, rising [D]: in rows; or, where row sizes differ, in a unit of bytes
-    that divides all of them."""
+    """Distinct stack distances in the trace, in rising order [D]. They are in rows or, if tables differ in row size,
+    in a unit of bytes that divides all row sizes."""
     hits: Floats
     """Number of lookups that hit an LRU cache, for every size of cache [D + 1]. Entry i is for sizes above
     `distances[i - 1]` and up to `distances[i]`."""

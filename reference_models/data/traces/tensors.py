@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 _MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
-"""Maximum size in bytes of a torch archive's list of files, and of its pickle: three tensors take 600 and 250
-bytes."""
+"""Maximum size in bytes of a torch archive's list of files, and of its pickle. For three tensors they have 600 and
+250 bytes."""
 _NAMES = {
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",

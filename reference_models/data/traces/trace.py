@@ -26,7 +26,7 @@ class Accesses(NamedTuple):
     """Row accesses of a trace in order: sample by sample, and table by table in each sample."""
 
     keys: Ids
-    """Key of each accessed row, numbered through all tables: row plus rows of all tables before [accesses]."""
+    """Key of each accessed row [accesses]: its row number plus the numbers of rows of all tables before its own."""
     tables: Ids
     """Number, from 0, of the table of each row access [accesses]."""
     samples: Ids
@@ -158,7 +158,7 @@ class AccessTrace:
                 )
 
     def in_order(self) -> Iterator[Accesses]:
-        """Yield the trace's row accesses in order, for as many samples at a time as have about CHUNK accesses."""
+        """Yield the trace's row accesses in order, in pieces of whole samples with about CHUNK accesses each."""
         lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
         step = max(1, CHUNK * self.num_bags // max(1, len(self.indices)))
         for start in range(0, self.num_bags, step):

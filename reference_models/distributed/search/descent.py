@@ -12,8 +12,8 @@ LEAST_GAIN = 1e-9
 """Least gain of a move or swap, as a share of the slowest device's seconds; smaller gains are rounding errors."""
 _MAX_STEPS = {True: 2_000, False: 100}
 _NUM_TRIED = {True: 1, False: 4}
-"""Number of moves or swaps whose costs are computed at a time, the most promising first. The key is whether the cost
-of a set of tables is the sum of the tables' costs."""
+"""Number of moves or swaps whose costs are computed at a time, the most promising first: a dict whose key says
+whether the cost of a set of tables is the sum of the tables' costs."""
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -118,8 +118,8 @@ def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int
 
 
 def descend(layout: PieceLayout) -> Filling:
-    """Repeat the move or swap that makes the slowest device fastest, within the devices' memory, until none makes it
-    faster; return the slowest device's seconds, and the placement."""
+    """Repeat the best move or swap, after which the slowest device's seconds are least within the devices' memory,
+    until none reduces them. Return these seconds, and the placement."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):
         loads, used = layout.loads, layout.used

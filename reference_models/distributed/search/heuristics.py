@@ -63,7 +63,8 @@ def lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
 
 
 def size_lookup(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
-    """Place tables so that devices' sums of columns times lookups per sample times log10 of rows are about equal.
+    """Place tables so that a weight is about equal on all devices: columns times lookups per sample times log10 of
+    rows, added up over a device's tables.
 
     Raises ConfigError if no plan fits the devices' memory.
     """

@@ -20,8 +20,8 @@ _MAX_TABLES = 15
 
 @runtime_checkable
 class RepeatedCost(Protocol):
-    """Cost of sets of tables that is measured in rounds. Each half of the rounds gives one result for the cost of a
-    set."""
+    """Cost of sets of tables that is measured in rounds. Besides the cost over all rounds, it has a cost from each
+    half of the rounds, which shows the noise."""
 
     def __call__(self, sets: Sets, /) -> Seconds: ...
 
@@ -46,8 +46,8 @@ class KnownSets:
     alone: Mapping[EmbeddingTable, Sequence[float]]
     """Seconds of each table that is alone on a device, in each half of the measuring rounds: 2 values per table."""
     spread: float = 0.0
-    """Spread of a set's seconds over the measuring rounds, as a fraction of their median; the median over sets. 0 for
-    modelled costs."""
+    """Noise of the measured costs: how far the rounds of one set of tables differ, as a fraction of their median; the
+    median over sets. 0 for modelled costs."""
 
 
 def list_parts(tables: Sequence[EmbeddingTable]) -> list[EmbeddingTable]:

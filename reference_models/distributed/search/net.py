@@ -45,8 +45,8 @@ class CostLayers(nn.Module):
     logarithm of the set's bytes."""
 
     scale: torch.Tensor
-    """Mean and standard deviation of two quantities over the known sets of tables: the logarithm of a set's bytes,
-    and that of its seconds: [2, 2]."""
+    """Mean and standard deviation of two logarithms over the sets of tables on which the net is trained: of a set's
+    bytes, and of its seconds. The axes are [quantity, mean or deviation]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,8 +119,8 @@ class Net:
     additive_error: float = math.nan
     """Mean relative error, on held-out sets, of adding up single tables' costs."""
     repeat_error: float = math.nan
-    """Mean relative difference, over held-out sets, of a set's cost between the two halves of the measuring rounds:
-    the noise of the measurements, which no prediction's error can fall below."""
+    """Noise of the measurements: the mean relative difference of a set's cost between the two halves of its rounds,
+    over the held-out sets. No prediction's error can fall below it."""
     excess: Bounds = _UNKNOWN
     """95 % confidence interval of a difference. From the mean relative error of adding up single tables' costs, the
     noise of the measurements is subtracted."""
@@ -205,8 +205,7 @@ def train_net(
     """Train a cost net on random sets of tables and of parts of tables; `cost` computes the sets' true costs.
 
     Parts are halves of a table's columns, quarters, and so on. `start` is a net whose training is continued; None to
-    begin with random weights. If only few sets are measured, a useful `start` is a net trained on the modelled costs
-    of `Bandwidth`.
+    begin with random weights. If only few sets are measured, it helps to start from a net trained on modelled costs.
     """
     return fit_net(ask_sets(cost, draw_sets(list_parts(tables), num_sets, seed)), batch_size, seed=seed, start=start)
 

@@ -99,10 +99,8 @@ def enumerate_plans(task: Task, cost: SetCost) -> PlacementPlan:
 
 
 def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
-    """Return the device of each table in every partition of tables over devices: int64 [partitions, tables].
-
-    Since devices are equal, each table is on a device that an earlier table uses, or on the first empty device.
-    """
+    """Return every way to divide tables among equal devices: the device of each table, int64 [partitions, tables].
+    Plans that differ only by an exchange of devices count once."""
     devices = np.zeros((1, 0), dtype=np.int64)
     for _ in range(num_tables):
         num_used = devices.max(axis=1, initial=-1) + 1

@@ -10,7 +10,8 @@ from reference_models.distributed.search.costs import Seconds, SetCost, add_up
 from reference_models.distributed.search.task import EmbeddingTable, Task
 
 Piece = tuple[int, int]
-"""Piece to place on a device, a table or some of its columns: the table's number, and the number of columns."""
+"""Piece to place on a device: the number of its table, and the number of the table's columns that it has (all or
+some)."""
 Pieces = tuple[Piece, ...]
 Held = tuple[Pieces, ...]
 """Pieces (tables or parts of tables) on each device."""
@@ -81,8 +82,8 @@ class PieceCosts:
 def fill_devices(
     costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float], *, overflows: bool = False
 ) -> list[Filling]:
-    """Place each of several lists of pieces (tables or parts) on the devices, greedily. Return the placements and
-    their costs.
+    """Place each of several lists of pieces (tables or parts) on the devices, greedily. Return for each list the
+    seconds of the slowest device, and the pieces on each device.
 
     Pieces are placed in their list's order. Each goes to the device of least cost so far, or of fewest bytes among
     equals, that has enough memory and stays within the list's limit of columns per device, `caps`. If a piece fits no

@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Number of reuse bins: a histogram of a table's lookups, by how often a batch looks up the same row. Bin 0 counts
-lookups of rows that a batch looks up once. Bin k counts lookups of rows that a batch looks up more than 2^(k-1) and
-at most 2^k times. The paper NeuroShard has the same bins, but its bins count rows, not lookups."""
+"""Number of bins of a table's histogram of lookups by reuse: how often a batch looks up the same row. Bin 0 is for
+rows looked up once in a batch. Bin k is for rows looked up more than 2^(k-1) and at most 2^k times. The paper
+NeuroShard has the same bins, but counts rows in them, not lookups."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]

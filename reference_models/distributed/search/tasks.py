@@ -168,11 +168,8 @@ def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float,
 
 
 def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float, ...]:
-    """Return a table's shares of lookups by reuse bin (how often a batch looks up the row), counted in the whole
-    batches of an access trace.
-
-    A trace shorter than a batch is counted as a whole.
-    """
+    """Return the share of a table's lookups in each bin of reuse (how often a batch looks up the same row), counted
+    in an access trace. Only whole batches are counted; a trace shorter than a batch is counted as one."""
     first, bags = table * trace.num_bags, trace.num_bags
     lookups = np.zeros(NUM_REUSE_BINS)
     for start, stop in pairwise(trace.offsets[first : first + bags + 1 : min(batch_size, bags)].tolist()):
@@ -231,8 +228,8 @@ def _read(path: Path) -> bytes:
 
 
 def _read_tables(path: Path) -> list[EmbeddingTable]:
-    """Return the tables of NeuroShard's file. The file counts the rows in each reuse bin (how often a batch looks up
-    the same row). Each row is assumed to have the number of lookups that BIN_LOOKUPS has for its bin."""
+    """Return the tables of NeuroShard's file. The file counts a table's rows in bins of reuse (how often a batch
+    looks up the same row). From these, lookups are counted: a row of a bin has as many as BIN_LOOKUPS says."""
     content = _read(path)
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))

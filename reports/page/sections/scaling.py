@@ -276,8 +276,8 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
-    """Return the table of formats of exchange between ranks, with ratios to full precision where exactly one set
-    exchanges everything in full precision."""
+    """Return the table of formats of exchange between ranks. If exactly one set exchanges everything in full
+    precision, the others also have their ratio to it."""
     against, base = "over fp32 and dense", _whole_exchange(family)
     base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(

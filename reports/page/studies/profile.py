@@ -58,8 +58,8 @@ def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
 
 
 def _parts(share: float, phase: PhaseRecord) -> tuple[float, float]:
-    """Return a phase's share of the step's time in two parts: the time at the phase's roofline ceiling, and the time
-    beyond it."""
+    """Return two shares of the step's time for a phase: the time that it would take at its roofline ceiling, and what
+    it takes beyond that."""
     at_ceiling = share * min(max(amount(phase.computed.ceiling_fraction) or 0.0, 0.0), 1.0)
     return at_ceiling, share - at_ceiling
 

@@ -19,8 +19,8 @@ _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
 """Maximum number of runs that are read from the other set of an A/B pair: more than anybody makes in one set."""
 Span = tuple[float, float, str, int]
-"""Begin and end of a run in milliseconds since 1970, the name of the folder of the run's set in an A/B pair, and the
-run's number in this set."""
+"""Run of an A/B pair: its begin and end in milliseconds since 1970, the name of its set's folder, and its number in
+the set."""
 
 
 def _side(subject: SetSubject) -> tuple[Path, Group] | None:

@@ -129,9 +129,9 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     """A node's power file has power_measurement_start, at least one power_reading, and power_measurement_stop, which
-    comes after the start. A switch's file has either these or interconnect_power_est. Start and stop have different
-    stamps: with equal ones, as in some published files, the official summarizer divides by zero. Further records that
-    cannot be read are a warning."""
+    comes after the start. A switch's file has the same records, or only interconnect_power_est. Start and stop have
+    different stamps: with equal ones, as in some published files, the official summarizer divides by zero. Further
+    records that cannot be read are a warning."""
     for _, file in _files(subject):
         if file.kind == "sw" and file.estimate_w is not None and not file.num_readings:
             continue
@@ -207,8 +207,8 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
-    """Return the seconds by which a power measurement begins after its run begins, and ends before the run ends; 0
-    where PW104 reports a missing beginning, end or length."""
+    """Return the seconds of a run that its power measurement misses at the beginning and at the end. They are 0 if
+    begin, end or length of the measurement is missing, which PW104 reports."""
     timed_ms, start, stop = run.run.timed_ms, file.start, file.stop
     if timed_ms is None or start is None or stop is None or stop.time_ms <= start.time_ms:
         return 0.0, 0.0
@@ -252,7 +252,7 @@ def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     remedy="Extend the training loop, with the same code, until 60 readings are taken.",
 )
 def enough_readings(subject: SetSubject) -> Iterator[Problem]:
-    """Runs that are too short for 60 readings are extended until they have them."""
+    """Each power file has at least 60 readings. Runs that are too short for this must be extended."""
     for _, file in _measured(subject):
         if file.num_readings < MIN_SAMPLES:
             yield Problem(
@@ -268,8 +268,8 @@ def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
-    """Where more than one node was measured, there are files of switches. If the nodes' power includes the
-    interconnect, the system description must state that."""
+    """If the power of more than one node was measured, there are power files of network switches. If the nodes' power
+    includes the interconnect, the system description must state that."""
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
         yield Problem("no power of an interconnect", expected="power/result_<i>/sw_0.txt")

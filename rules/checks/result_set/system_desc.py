@@ -90,7 +90,8 @@ _rule = partial(rule, requires={"SY101"}, applies=_has_desc, place=_file)
     remedy="Add the field; an empty string is allowed where it does not apply.",
 )
 def fields_present(subject: SetSubject) -> Iterator[Problem]:
-    """Each of the 33 fields exists; its value may be empty. Before round 3.0 the list was shorter: a warning."""
+    """Each of the 33 fields exists; its value may be empty. Before round 3.0, when fewer fields were required, a
+    missing one is only a warning."""
     missing = [field for field in SYSTEM_FIELDS if field not in subject.system_fields]
     if missing:
         yield Problem(

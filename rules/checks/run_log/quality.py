@@ -84,8 +84,8 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _outside(subject: LogSubject, target: float) -> str:
-    """Return a clause on the log's best evaluation that met the target outside the timed run, and on how far outside
-    its stamp is; empty if there is no such evaluation."""
+    """Return a clause on the log's best evaluation outside the timed run that met the target, with the time by which
+    it is outside; empty if there is no such evaluation."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     met = met_outside(subject.log, target, subject.round)
     if start is None or stop is None or met is None:
@@ -124,7 +124,7 @@ def _apart(quality: float, target: float | None) -> str:
     reads=_READ,
 )
 def run_converged(subject: LogSubject) -> Iterator[Problem]:
-    """A run of status aborted is rejected by itself. A set may hold one: it counts as infinitely slow and is
+    """A run did not end with the status aborted. A set may hold one such run: it counts as infinitely slow and is
     dropped as the slowest."""
     stop = _stop(subject, keys.ABORTED)
     if stop is None:

@@ -40,8 +40,8 @@ _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WE
 """mllog keys of the records whose metadata the rules read: training progress, status, tensors, and the source line
 that logged a seed."""
 _rule = partial(rule, requires={"ST101"}, reads=())
-"""Decorator of the rules on a log's structure: they are judged whatever other rules find, except where no key of the
-log can be relied on."""
+"""Decorator of the rules on a log's structure. They are judged even if other rules fail, unless no key of the log can
+be relied on."""
 
 
 @rule(

@@ -67,8 +67,8 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    """Return the log records in `lines` from run_start to run_stop by their place in the file, without tracked_stats;
-    all of `lines` where the log lacks run_start or run_stop."""
+    """Return those records in `lines` that are between run_start and run_stop in the file, without tracked_stats.
+    Return all of `lines` if the log lacks run_start or run_stop."""
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return lines
@@ -292,7 +292,7 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
-    """cache_clear's metadata names the method."""
+    """The metadata of cache_clear names the method by which the cache was cleared."""
     for line in subject.log.all(keys.CACHE_CLEAR):
         method = line.metadata.get("method")
         if not isinstance(method, str) or not method:

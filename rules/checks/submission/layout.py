@@ -171,8 +171,9 @@ def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
-    """Beside the three directories are at most a README, a licence and package_checker_params, in systems/ only JSON
-    files, in results/ only systems, in results/<system>/ only benchmarks."""
+    """A submission has systems/, results/ and benchmarks/, and beside them at most a README, a licence and
+    package_checker_params. systems/ holds only JSON files, results/ only systems, and results/<system>/ only
+    benchmarks."""
     tree = subject.submission
     for entry in tree.below():
         if entry.path not in (SYSTEMS, RESULTS, BENCHMARKS, PARAMETERS) and not _TOP_FILES.match(entry.path):

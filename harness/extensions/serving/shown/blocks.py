@@ -122,8 +122,8 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
 
 
 def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
-    """Return the table of rate and quality by precision. If a measurement is in fp32 throughout, the first of these
-    is the reference, to which other rates are also given as ratios."""
+    """Return the table of rate and quality by precision. The first measurement that is wholly in fp32, if there is
+    one, is the reference, and other rates are also given as ratios to it."""
     plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
 
     def speed(each: ServedResult) -> Cell:

@@ -141,8 +141,8 @@ def _held_up_words(served: ServedResult) -> str:
 
 
 def rest_words(served: ServedResult) -> str:
-    """Return the facts on the rate of a served configuration that a page's title leaves out: 'p95 latency
-    22.0 ms; five processes would have an interval of …'."""
+    """Return the facts on the rate of a served configuration that a page's title leaves out: its latency, and how
+    wide an interval of five processes would be."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} latency {duration(latency_s)}", _interval_words(served, "of the rate ")]
