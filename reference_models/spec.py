@@ -190,8 +190,7 @@ class ModelSpec:
     phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
     """Names of the phases of the model's training step, in order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
-    """Loaders of simpler models, by name. They must miss a quality target calibrated with this model, which would
-    else be too easy."""
+    """Loaders of simpler models, by name. A quality target of this model must be above what they reach."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
     """Function of the model's configuration that returns the names of the weights whose initialisation MLPerf's rules
     require in a run's log."""

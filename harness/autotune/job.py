@@ -82,8 +82,8 @@ def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
 
 
 def is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Return whether any step time is close to `TIE` times the least one, the limit up to which times count as tied:
-    a small change would then make or end a tie."""
+    """Return whether a small change of a step time would make or end a tie: whether any step time is close to `TIE`
+    times the least one."""
     return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 

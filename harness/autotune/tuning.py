@@ -48,7 +48,8 @@ from rules.records.load import BUSY_SHARE
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, PreflightCheck, StepTimeRecord
 
 _LOOK_S = 0.5
-"""Seconds for which other processes are watched before a choice made on a noisy machine is timed again."""
+"""Seconds for which the load of other processes is measured, before a choice that was made on a noisy machine is
+timed again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """Resolve every value of a run's configuration, with the source of each (RunConfig).
 
-From weakest to strongest, the sources are: definition, configuration file, environment (DLRMBENCH_), --set, option. A
-user may change values that the definition fixes only together with the benchmark's name, since other values make
-another benchmark.
+From weakest to strongest, the sources are: definition, configuration file, environment (DLRMBENCH_), --set, option.
+Some values make the benchmark what it is: a user who changes one of these must give the benchmark another name.
 """
 
 import shlex
@@ -398,12 +397,9 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
-    """Return an override of one key inside a table, such as data.parameters.bias, as an override of the whole table.
-    The new value is the definition's table with that one key changed.
-
-    An override of a key that is not inside a table is returned unchanged. Raises ConfigError if the definition has a
-    plain value where the override expects a table.
-    """
+    """Return an override of a key inside a table, such as data.parameters.bias, as an override of the whole table:
+    the definition's table with that one key changed. An override of a key that is not inside a table is returned
+    unchanged. Raises ConfigError if the definition has a plain value where the override expects a table."""
     section, _, name = override.key.partition(".")
     name, dot, inner = name.partition(".")
     if not dot or section == SUBMISSION:

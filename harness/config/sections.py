@@ -38,9 +38,10 @@ class Section:
     """Function that fills in, given the model's name, missing values in the tables of a definition and in the dict
     from `section.key` to the source of its value. Raises ConfigError."""
     find_ways: Callable[[Any], Any] | None = None
-    """Function that takes a `RunConfig` and returns the alternatives that autotuning times for this section
-    (`harness.autotune.choices.OwnWays`), in place of the thread counts and kernels of a training step. The function
-    returns None if there is only one alternative. The member is None for a section without autotuning of its own."""
+    """Function that takes a `RunConfig` and returns what autotuning may choose among for this section
+    (`harness.autotune.choices.OwnWays`); this is timed in place of the threads and kernels of a training step. The
+    function returns None if there is nothing to choose. The member is None for a section without autotuning of its
+    own."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
     """Function that takes the parsed section and returns a dict of all its keys and values. A run set records from it
     the keys that neither the definition nor the user set."""

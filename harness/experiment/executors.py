@@ -92,8 +92,8 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
-        """Raise HarnessError (exit 2) if this executor's dlrmbench has other code than the run set began with. The
-        runs of one configuration may not mix two versions of the code: an experiment may compare versions."""
+        """Raise HarnessError (exit 2) if this executor's dlrmbench has other code than the run set began with. Runs
+        of one configuration may not mix two versions of the code, while configurations may differ in it."""
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"

@@ -55,7 +55,8 @@ def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep
 
 
 def after(configurations: Sequence[int], repetitions: int) -> Iterator[OrderStep]:
-    """Yield all repetitions of a configuration before those of the next: the order of a profile after the runs."""
+    """Yield all repetitions of a configuration before those of the next. Profiles, which are made after the runs,
+    have this order."""
     for configuration in configurations:
         for repetition in range(repetitions):
             yield OrderStep(configuration, repetition)

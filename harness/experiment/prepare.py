@@ -70,10 +70,8 @@ def _fit_options(experiment: Experiment, made: Sequence[tuple[RunConfig, Prepara
 
 
 def _refuse_restores_untimed(experiment: Experiment) -> None:
-    """Raise ConfigError, before autotuning times anything, where fewer checkpoints are made than are to be restored.
-
-    Data that cannot be prepared is left to be reported later.
-    """
+    """Raise ConfigError, before autotuning times anything, if a run would make fewer checkpoints than it is to
+    restore. If the data cannot be prepared, do nothing: a later step reports that."""
     configs = [each.config for each in experiment.configurations]
     if not any(config.workload.checkpoint and config.workload.checkpoint.restores for config in configs):
         return

@@ -58,8 +58,8 @@ class ServiceTimes:
     simulation draws from these values."""
 
     def of(self, items: NDArray[np.int64], factors: Times) -> Times:
-        """Return the seconds that each query takes in a call of its own: the mean for its number of items times its
-        factor."""
+        """Return the seconds that each query would take in a call of its own: the mean for its number of items, times
+        the query's factor (variation of that time)."""
         return np.asarray(self.by_items_s[items] * factors, dtype=np.float64)
 
 

@@ -12,8 +12,8 @@ from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
 AT_ONCE = 0.0
-"""Deadline of a job that has no time limit but is to be killed when it hangs: 0 seconds after its launch. The job
-counts as hung once a signal has kept one of its processes stopped for STOPPED_FOR_S."""
+"""Deadline of a job without a time limit, which is killed only if it hangs. A job hangs if a signal has kept one of
+its processes stopped for STOPPED_FOR_S."""
 STOPPED_FOR_S = 10.0
 """Seconds for which a signal may keep a process of a run stopped once the run's deadline has passed: a debugger may
 stop it briefly."""

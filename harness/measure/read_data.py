@@ -39,12 +39,12 @@ class ReadDataCompanion(Companion):
 def hash_read_data(
     workload: Workload, opened: OpenedDataset, world: World, on_event: OnEvent
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return, on rank 0, the hashes of the data files that the ranks opened, as fields of a ReadDatasetRecord. Files
-    that several ranks opened on the same host are hashed once. None on other ranks. An empty tuple if the data is not
-    in files.
+    """Return the hashes of the data files that the ranks opened, as fields of a ReadDatasetRecord. Files that several
+    ranks opened on the same host are hashed once. An empty tuple if the data is not in files; None on other ranks
+    than 0.
 
-    `opened` is the dataset that this process opened before the run. If the workload does not say which dataset it
-    opened, the files of `opened` are taken as read.
+    `opened` is the dataset that this process opened before the run. Its files are hashed if the workload does not say
+    which dataset it opened.
     """
     files = (workload.dataset() if isinstance(workload, NamesDataset) else opened).read_files
     host = socket.gethostname()

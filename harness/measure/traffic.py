@@ -7,7 +7,8 @@ from harness.measure.companions import Companion
 from reference_models.training.workload import MeasuresTraffic
 
 NUM_STEP_PAIRS = 5
-"""Number of pairs of extra training steps in which the traffic between ranks is counted and timed."""
+"""Number of pairs of extra training steps. In one step of a pair the traffic between ranks is counted; the other is
+timed."""
 
 
 class TrafficCompanion(Companion):

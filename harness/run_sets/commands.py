@@ -22,8 +22,9 @@ def split_command(command: str) -> list[str]:
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:
-    """Return the command line that completes the experiment in `folder`. It names what the experiment needs and what
-    no file may start: the other interpreter, the user's commands (hooks), and the user's own code."""
+    """Return the command line that completes the experiment in `folder`. It names all code that the experiment needs
+    besides dlrmbench, since no file may start it: another interpreter, the user's commands (hooks), and the user's
+    own models and implementations."""
     code = dict.fromkeys((what, without_digest(name)) for what, name in find_outside_code(folder))
     given = [] if python is None else ["--python", python]
     given += [word for what, name in (*code, *(hooks or {}).items()) for word in (f"--{what}", name)]

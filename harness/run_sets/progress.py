@@ -52,7 +52,8 @@ class Outlook(NamedTuple):
 
 
 ALONE = Outlook(number=1, total=1)
-"""Position that is used for a repetition which is the only one of its command, or runs at the same time as others."""
+"""Progress shown for a repetition that is the only one of its command, or that is made at the same time as others: it
+has no position in a sequence."""
 
 
 class RunProgress:

@@ -403,8 +403,8 @@ def _steal_share(root: Path) -> float | None:
 
 
 def _small_file(folder: Path) -> Path | None:
-    """Return the smallest of the first files in `folder` and its subfolders, so that dropping it from the page cache
-    costs the next reader nothing; None where there is no readable file."""
+    """Return a small file in `folder` and its subfolders, the smallest of the first ones found; None if there is no
+    readable file. To drop it from the page cache costs the next reader next to nothing."""
     sizes = {}
     with suppress(OSError):
         for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:

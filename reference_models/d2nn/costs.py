@@ -38,8 +38,8 @@ def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the declaration of a training step of the optical network (layers and other work), from which its costs
-    follow; each Fourier transform reads and writes its padded field once."""
+    """Declare what a training step of the optical network computes (layers and other work); its costs are computed
+    from this. Each Fourier transform reads and writes its padded field once."""
     shape, cells, window = require_patterns(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {

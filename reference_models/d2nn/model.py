@@ -42,10 +42,10 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
 def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
     """Return the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
 
-    It is the Fourier transform of the impulse response, the field at one cell due to light at another. The response
-    is computed in a window FREE_WINDOW grids wide, and set to 0 beyond the distances that occur between cells of one
-    grid. A padding of 2 is therefore exact for all light that reaches the grid, at any angle. Raises ValueError for a
-    padding below 2, at which light would wrap around onto the grid.
+    It is the Fourier transform of the impulse response (the field at one cell due to light at another), cut off
+    beyond the largest distance between two cells of a grid. A padding of 2 is therefore exact for all light that
+    reaches the grid, at any angle. Raises ValueError for a padding below 2, at which light would wrap around onto the
+    grid.
     """
     if padding < 2:
         raise ValueError(f"padding is {padding}, expected at least 2")

@@ -23,7 +23,7 @@ _INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the declaration of a training step of DLRM (layers, lookups, other work), from which its costs follow.
+    """Declare what a training step of DLRM computes (layers, lookups, other work); its costs are computed from this.
 
     With the interaction `dot`, all F x F dot products of the F vectors are counted, although only the pairs below the
     diagonal are used. No gradient of the bottom MLP's input is counted, since training does not need it.

@@ -140,8 +140,8 @@ class CUDAGraphStep:
         return taken
 
     def _take(self, slot: _Slot) -> None:
-        """Add up the seconds in each phase of the last step that used a slot (a batch's buffers and graph), before
-        its CUDA events are recorded again; do nothing if these seconds were added already."""
+        """Add up the seconds in each phase of the last step that used a slot (a batch's buffers and graph), from the
+        CUDA events of that step. Do nothing if these seconds were added already."""
         if not any(slot is other for other in self._untaken):
             return
         self._untaken = [other for other in self._untaken if other is not slot]

@@ -395,8 +395,8 @@ def draw_tables(
     ever holds a whole table, and every sharding begins with the same weights. On a CPU the weights equal the
     reference's. On a GPU they differ, since a GPU's generator draws pieces differently from whole tables.
 
-    `generator` is by default torch's generator of the device. On a GPU that generator is in another state on each
-    rank, since TorchRec has made different tables there. So on GPUs each rank passes a generator of equal seed.
+    `generator` must be in the same state on all ranks. By default it is torch's generator of the device, which is so
+    only on CPUs.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)

@@ -341,7 +341,8 @@ class TorchRecWorkload(TrainingLoop):
 
         Call it after the run: the steps train the weights further, each on the epoch's first batch. In each pair one
         step is timed as a whole and the other is counted call by call. They alternate so that both meet the same
-        noise of the machine. A step sends its own ids; in training, ids are sent during the step before.
+        noise of the machine. Each step sends the ids of its own batch, whereas a step of the run sends those of the
+        next.
         """
         (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
         self.model.train()

@@ -86,7 +86,8 @@ class DeepFMWorkload(TrainingLoop):
     name = "deepfm"
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """Build the model and the optimizers; called for a warm-up copy of small tables, and for the run."""
+        """Build the model and the optimizers. It is called twice: for a copy with small tables, on which the code is
+        warmed up, and for the run."""
         split = self.data.train
         with self.device:
             model = DeepFM(self.spec.model, split.num_dense, num_embeddings, split.multi_hot)

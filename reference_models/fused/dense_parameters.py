@@ -108,9 +108,9 @@ def adopt_linear(
 ) -> tuple[DenseParameter, DenseParameter | None]:
     """Take over a linear layer's weight [out, in] and bias for hand-written passes; return them as dense parameters.
 
-    With `pads` both become one weight [out, padded in], whose column `in` is the bias. If inputs hold a one in column
-    `in`, the matrix products add the bias and compute its gradient, too. Matrix products are computed in `dtype`; by
-    default in the weight's type.
+    With `pads` both become one weight [out, padded in] with the bias as the column after the weight's own. If inputs
+    hold a one in this column, the matrix products add the bias and compute its gradient, too. Matrix products are
+    computed in `dtype`; by default in the weight's type.
     """
     if not pads:
         return adopt(linear.weight, optimizer, dtype=dtype), adopt(linear.bias, optimizer, dtype=dtype)
@@ -129,11 +129,9 @@ def adopt(
     transposes: bool = False,
     dtype: torch.dtype | None = None,
 ) -> DenseParameter:
-    """Take over a module's weight for hand-written passes: in place, or with `transposes` a weight [out, in] as [in,
-    out].
-
-    Matrix products are computed in `dtype`, if it is given.
-    """
+    """Return a module's weight, and its optimizer's state, as a dense parameter of hand-written passes. With
+    `transposes` a weight [out, in] is stored anew as [in, out]. Matrix products are computed in `dtype`, if it is
+    given."""
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
         _move(weight, parameter, optimizer, torch.Tensor.t)

@@ -112,7 +112,7 @@ class ChangedValues(NamedTuple):
 
 
 class ComputedValues(NamedTuple):
-    """Tensor that a kernel computed anew, of any floating type."""
+    """Result of a kernel that is a new tensor, of any floating type."""
 
     values: torch.Tensor
     allowed: torch.Tensor | None = None

@@ -43,7 +43,8 @@ class KernelSizes:
     """Number of samples that one program (instance) of the Triton kernel for a cross layer's gradients computes one
     after the other."""
     columns: int
-    """Number of columns that a program of a cross layer's gradients computes side by side."""
+    """Number of columns that one program (instance) of the Triton kernel for a cross layer's gradients computes side
+    by side."""
     warps: int
     """Number of warps of one program (instance) of the Triton kernel for a cross layer's gradients. Programs of other
     kernels have one warp: see `fused.triton_update`."""

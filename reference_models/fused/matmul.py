@@ -56,8 +56,8 @@ class Matmuls:
         has_relu: bool = False,
         adds: bool = False,
     ) -> "Affine":
-        """Return the function that multiplies inputs by `weight` [out, in] of any strides; if the product `adds` to a
-        tensor, the function has no memory for a result."""
+        """Return the function that multiplies inputs by `weight` [out, in] of any strides. The function keeps memory
+        for its result, unless the product `adds` to a given tensor."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
         return Affine(

@@ -57,8 +57,8 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
     """Sort row numbers [n] below `num_rows` stably on a CPU, as torch.sort does; return the sorted rows and the
     permutation.
 
-    Torch sorts 32,768 or more integers by radix sort, which is several times as fast as the sort that it uses for
-    fewer. So a quarter of that number or more are padded to 32,768; the padding comes last in the sorted order.
+    Torch sorts 32,768 or more integers by radix sort, which is several times as fast as its sort for fewer. From a
+    quarter of that number on, rows are therefore padded to 32,768; the padding comes last in the sorted order.
     """
     n = len(rows)
     if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
@@ -139,11 +139,8 @@ class MergedEmbedding:
         return torch.add(indices, self._shifts, out=rows).flatten()
 
     def read(self, rows: torch.Tensor, plan: "LookupPlan", dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return the sums of bags of table rows, [B, 1 + num_sparse, d]; feature 0, which keeps the dense vector's
-        place, is zero.
-
-        The sums have type `dtype`, by default the weights' type.
-        """
+        """Return the sums of bags of table rows, [B, 1 + num_sparse, d]. Feature 0 is zero: the dense vector is
+        written there later. The sums have type `dtype`, by default the weights' type."""
         dtype = dtype or self.weight.dtype
         if self._has_kernels:
             return read_bags(rows, self._bag_limits, self.weight, len(rows) // len(self._shifts), dtype)

@@ -34,11 +34,11 @@ _TABLES = (ITEM, ARTIST)
 
 
 def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
-    """Return the declaration of a training step of HSTU on full sequences (layers, lookups, other work), from which
-    the step's costs follow.
+    """Declare what a training step of HSTU on full sequences computes (layers, lookups, other work); its costs are
+    computed from this.
 
-    The last sequence holds fewer candidates if the batch size is no multiple of a full sequence's candidates. A
-    layer's work outside matrix products reads and writes tokens, gates, queries, keys, values and attention scores.
+    If the batch size is no multiple of a full sequence's candidates, the last sequence holds fewer. A layer's work
+    outside matrix products reads and writes tokens, gates, queries, keys, values and attention scores.
     """
     shape = sequence_shape(model, data)
     num_sequences = -(-batch_size // shape.num_candidates)

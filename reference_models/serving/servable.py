@@ -24,8 +24,8 @@ TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "f
 products."""
 FORWARD_PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16")}
 FORWARD_TABLE_PRECISIONS = ("fp32",)
-"""Precisions of embedding rows of models that have no serving code of their own and answer queries by the forward
-pass of training: see `serving.forward`."""
+"""Possible precisions of embedding rows for models without serving code of their own. These answer queries by the
+forward pass of training: see `serving.forward`."""
 _SYNTHETIC_SAMPLES = 2048
 """Default number of samples of a synthetic dataset, which is generated while it is read; queries read these samples
 again and again."""

@@ -52,7 +52,8 @@ class ServedTables:
         return sums
 
     def _merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Return the row numbers of ids in the block of all tables' rows, ordered by table, then sample, then id."""
+        """Return the row numbers that ids have in one block of all tables' rows. They are ordered by table, then
+        sample, then id."""
         num_samples, num_ids = indices.shape
         rows = torch.empty(indices.numel(), dtype=self._row_type, device=self._device)
         if len(set(self._multi_hot)) == 1:

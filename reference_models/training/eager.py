@@ -11,7 +11,8 @@ import torch
 
 
 class EagerOptimizer(torch.optim.Optimizer):
-    """Base class of optimizers whose methods do not import torch's compiler; must be the first base class."""
+    """Base class of optimizers whose methods do not import torch's compiler, as those of torch.optim do. It must be
+    the first base class."""
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)

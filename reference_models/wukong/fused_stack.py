@@ -185,8 +185,8 @@ class _LayerPass:
         return dx
 
     def _parts(self, num_maps: int) -> list[int]:
-        """Return how many vectors the layer's stacked linear maps return of each kind: projections, linear
-        compressions, residuals."""
+        """Return the numbers of vectors, by kind, in the result of the layer's stacked linear maps: projections,
+        linear compressions, residuals."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]
 

@@ -74,10 +74,14 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """Panel of an x-y chart: one pair of axes, and the marks in it. The marks are drawn from back to front, in this
-    order. `lines` are curves and outlines of bands, each with the CSS class of its path. `target` is the y value of a
-    horizontal line. `curves` are those of runs, only in a chart of one panel. `series` are dots. `over` is a function
-    that makes the last marks from the x and y scales."""
+    """Panel of an x-y chart: one pair of axes, and the marks in it, drawn from back to front in this order:
+
+    - `lines`: curves and outlines of bands, each with the CSS class of its path.
+    - `target`: the y value of a horizontal line.
+    - `curves`: the quality curves of runs, only in a chart of one panel.
+    - `series`: dots.
+    - `over`: a function that makes the last marks from the x and y scales.
+    """
 
     x: ChartAxis
     y: ChartAxis

@@ -297,14 +297,14 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
 
 
 def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
-    """Return whether the new result is a regression: slower in time to train, or worse in the measured quantity. If
-    the verdict is inconclusive, the factors of the time (convergence, throughput, overhead) decide. The result is
-    then a regression if one factor is slower, and neither convergence nor throughput is faster.
+    """Return whether the new result is a regression: slower in time to train, or worse in the measured quantity.
 
-    A smaller overhead does not make up for another slower factor: overhead is a share of the training time, so it
-    falls whenever steps get slower. If only the overhead is slower, it is compared with the throughput, since
-    overhead also rises when steps get faster. The result is then a regression unless throughput and overhead together
-    save time.
+    If that verdict is inconclusive, the factors of the time (convergence, throughput, overhead) decide: one is
+    slower, and neither convergence nor throughput is faster. A smaller overhead makes up for nothing: overhead is a
+    share of the training time, so it falls whenever steps get slower.
+
+    If only the overhead is slower, it is compared with the throughput, since overhead also rises when steps get
+    faster. The result is then a regression unless throughput and overhead together save time.
     """
     if verdict != "inconclusive":
         return verdict in ("slower", "worse")

@@ -33,9 +33,9 @@ sets exceed by chance in one of fifty cases if the mean speed of each deviates b
 _OF_REFERENCE = "assumed, as the reference system was measured elsewhere, and each set may be off by up to 8 %"
 _ASSUMED = f"assumed, as fewer than {MIN_SETS} sets of one configuration and code were found"
 DRIFT_REACH = 2.0
-"""Deviation that drift may cause in the mean speed of a whole result set, as a multiple of the standard deviation of
-the set's single runs in speed. A large standard deviation of single runs is a sign of slow noise. Slow noise affects
-neighbouring runs alike, so that averaging over runs does not remove it."""
+"""Largest deviation of a result set's mean speed by drift, as a multiple of the standard deviation of the speed of
+its runs. If single runs vary much, noise is probably slow: it affects neighbouring runs alike, so that averaging over
+runs does not remove it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,9 +116,8 @@ def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTole
 
     The tolerance is measured from result sets in groups of equal configuration; groups of fewer than MIN_SETS are
     left out. It is t(0.99, degrees of freedom) x sqrt(2) x s, where s is the standard deviation of the sets' means,
-    pooled over groups. A group of k sets has k - 1 degrees of freedom. The tolerance is at least LEAST_DRIFT. It is
-    also at least the largest difference between two sets of one group, because s hardly shows a sudden change of
-    speed before the last of many sets.
+    pooled over groups. A group of k sets has k - 1 degrees of freedom. The tolerance is at least LEAST_DRIFT, and at
+    least the largest difference between two sets of one group, since a single sudden change of speed hardly raises s.
     """
     groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
     widths = {}

@@ -15,8 +15,8 @@ class Factor:
     """Quantity in which two results are compared, such as the throughput. `cause` is the quantity's name in sentences
     that give it as the cause of a difference. `show` formats a value with its unit.
 
-    `sign` is -1 where a larger value means less time. The difference between the results is multiplied by `sign`. The
-    verdict is `more` where the product is positive, and `less` where it is negative.
+    `sign` is -1 if a larger value means less time, else 1. `more` and `less` are the verdicts on a difference that,
+    times `sign`, is positive or negative.
     """
 
     unit: str

@@ -74,11 +74,11 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 def _when(comparison: Comparison) -> str:
     """Return the caveat for results measured one after the other, to put before a sentence's full stop: '. The sets
-    were measured one after the other; a difference of 20 % is allowed for drift (...)'. Empty where runs were made
+    were measured one after the other; a difference of 20 % is allowed for drift (...)'. Empty if runs were made
     alternately.
 
-    The part about drift is left out if there is no verdict and its reason is given, since the reason already states
-    the drift tolerance.
+    The part about drift is left out if the sentence already gives the drift tolerance as the reason for having no
+    verdict.
     """
     has_reason = comparison.whole is not None and comparison.whole.reason
     drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""

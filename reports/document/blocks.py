@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def line(self) -> str:
-        """Both lines of a table cell as one, for output formats without second lines."""
+        """Text of a table cell as one line, for output formats in which a cell has no second line."""
         return f"{self.text} ({self.sub})" if self.sub else self.text
 
 

@@ -143,8 +143,8 @@ def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSecti
 
 
 def _is_in_head(section: PageSection) -> bool:
-    """Return whether a section only lists differences between configurations, and so few that the page's head lists
-    them as well."""
+    """Return whether a section only repeats the page's head: it lists differences between configurations, and the
+    head lists all of them."""
     tables = [block for block in section.blocks if isinstance(block, Table)]
     return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 

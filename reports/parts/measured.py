@@ -122,8 +122,11 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
 
 def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
     """Return the mean of every recorded quantity of one measurement, and the interval of the compared quantity, as
-    plain values for JSON and CSV. If there is no result, each value is None. If `measure` is None, return an empty
-    dict; so it is for factors such as throughput, whose values have other names."""
+    plain values for JSON and CSV. If there is no result, each value is None.
+
+    `measure` is None for factors of the time to train, such as throughput, whose values have other names; the dict is
+    then empty.
+    """
     if measure is None:
         return {}
     centre, bounds = centre_of(measured) if measured else (None, None)

@@ -170,8 +170,8 @@ def _seconds_format(values: Sequence[float], shared: TimeUnit | None = None) -> 
 
 def _shared_seconds(table: StudyTable) -> TimeUnit | None:
     """Return one time unit for all times of a table, so that the times in a row can be compared: the largest unit in
-    which every time is at least 0.1 and the largest time is below 10,000. None if no unit meets this, or if all
-    columns would have the same unit in any case."""
+    which every time is at least 0.1 and the largest time is below 10,000. None if no unit meets this, or if none is
+    needed since all columns would have the same one."""
     columns = [
         [value for row in table.rows if is_amount(value := row[index]) and value >= _LEAST_S and math.isfinite(value)]
         for index, column in enumerate(table.columns)

@@ -12,12 +12,12 @@ from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestResult:
-    """Result of the two tests of one difference. `apart` is the two-sided level of the test against zero. `within` is
-    the one-sided level of the test of equivalence, that the difference lies within the margin. Both levels are set by
-    Holm's method.
+    """Result of testing one difference in a family by Holm's method. `apart` is the two-sided level at which the
+    difference is tested against zero. `within` is the one-sided level at which it is tested for equivalence: that it
+    lies within the margin.
 
-    `found` is the verdict of `decide`. `in_turns` is the verdict of `decide` without drift tolerance, as if the runs
-    had been made alternately (A/B).
+    `found` is the verdict of these tests. `in_turns` is the verdict without drift tolerance, as if the runs had been
+    made alternately (A/B).
     """
 
     apart: float

@@ -125,16 +125,17 @@ def least_number(has_power: Callable[[int], bool], low: int, high: int) -> int |
 
 
 def _thresholds(design: Design, level: float, margin: float, tolerance: float) -> Floats:
-    """Return the value that a measured difference must exceed for a verdict. It depends on the spread that the runs
-    will show. One value is returned for each of several equally likely spreads."""
+    """Return values that a measured difference must exceed for a verdict. The threshold depends on the spread that
+    the runs will show, which is not known in advance, so there is one value for each of several equally likely
+    spreads."""
     return np.asarray(np.maximum(np.hypot(design.reaches(level / 2), tolerance), margin))
 
 
 @lru_cache(maxsize=1024)
 def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> Floats:
-    """Return values for half the width of a difference's confidence interval, which has error probability `tail` at
-    each end, for runs with a true spread of 1. The width depends on the spread that the runs will show, which is not
-    known in advance. So several equally likely spreads are assumed, and one value is returned for each."""
+    """Return possible half-widths of a difference's confidence interval with error probability `tail` at each end,
+    for runs with a true spread of 1. The half-width depends on the spread that the runs will show, which is not known
+    in advance, so there is one value for each of several equally likely spreads."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
         return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)
@@ -145,6 +146,7 @@ def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> 
 
 
 def _mean_squares(num_runs: int) -> Floats:
-    """Return equally likely values of the sample variance of `num_runs` runs whose true variance is 1."""
+    """Return quantiles, at equal steps of probability, of the sample variance of `num_runs` runs whose true variance
+    is 1."""
     half = (num_runs - 1) / 2
     return np.asarray(gamma_quantile(half, (np.arange(_NODES) + 0.5) / _NODES) / half)

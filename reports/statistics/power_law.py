@@ -2,21 +2,18 @@
 (training FLOP) is spent.
 
 For a given exponent b, the best a and c follow from a linear fit. So every b of a grid is solved exactly, for all
-resamples at once, and the best b is refined between its neighbours by golden section. This needs no starting point,
-ends in no local minimum, and gives equal results for equal numbers. The limit b -> 0 with a -> infinity is the
-logarithmic law, which has no floor c.
+resamples at once, and the best b is refined between its neighbours by golden section. This needs no starting point
+and ends in no local minimum. The limit b -> 0 with a -> infinity is the logarithmic law, which has no floor c.
 
-The confidence interval of b is a bootstrap over seeds. All sizes (models of different compute) share seeds, so the
-deviations of a seed from the means are drawn together for all sizes. The deviations are scaled by two factors. The
-first is sqrt(n / (n - 1)), since n deviations from their own mean are too small. The second is the ratio of Student's
-t with n - 1 degrees of freedom to the normal quantile, since few seeds estimate their spread badly. The floor c of a
-resample may be below zero, since a bound would keep small exponents out of the interval. The coverage of the interval
-is simulated in `tests/core/test_reports/test_power_law.py`.
+The confidence interval of b is a bootstrap over seeds. All sizes (models of different compute) share seeds, so a
+seed's deviations from the means are drawn together for all sizes. They are scaled by sqrt(n / (n - 1)) for n seeds,
+and by the ratio of Student's t to the normal quantile, since few seeds show too little spread. The floor c of a
+resample may be below zero, since a bound would keep small exponents out of the interval. The coverage is simulated in
+`tests/core/test_reports/test_power_law.py`.
 
-An F test of lack of fit (Draper and Smith, "Applied Regression Analysis", section 2.1) decides whether the sizes
-follow a law. It compares two variances. The first is of the residuals of the sizes' means from the best curve, whose
-floor may be negative. The second is of the differences between seeds that vary from size to size. A seed's offset
-that is equal in all sizes changes only c, so it is left out of both variances.
+Whether the sizes follow a law is decided by an F test of lack of fit (Draper and Smith, "Applied Regression
+Analysis", section 2.1). It compares the residuals of the sizes' means from the best curve with the noise between
+seeds. An offset of a seed that is equal in all sizes is no noise: it changes only c.
 """
 
 import math
@@ -78,8 +75,8 @@ class PowerLaw:
     gain: float
     """Decrease of the measured value from the smallest C (training FLOP) to the largest."""
     gain_interval: Interval | None
-    """Interval of the decrease from the smallest C to the largest, from the differences at equal seeds; None with one
-    seed."""
+    """Confidence interval of the quantity's decrease from the least compute to the most, computed from the decrease
+    at each seed; None with one seed."""
     misfit_chance: float | None
     """p-value of the F test that the model sizes do not follow the fitted scaling law (lack of fit); None with one
     seed."""

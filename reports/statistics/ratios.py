@@ -94,8 +94,8 @@ class Difference:
         return np.where((left > 0) & (room > 0), tail, 1.0)
 
     def reach(self, level: Floats | float) -> Floats:
-        """Return half the width of the difference's two-sided interval with error probability `level`, without
-        drift."""
+        """Return half the width of the difference's two-sided confidence interval at the confidence 1 - `level`,
+        without drift."""
         return np.asarray(student_quantile(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
 
 
@@ -119,8 +119,8 @@ class Moments:
     variance: Floats
 
     def floored_variance(self, step: Floats | float) -> Floats:
-        """Return the groups' sample variance, but at least the variance of `number` equal values and one more value,
-        a `step` away, so that equal values do not promise certainty."""
+        """Return the groups' sample variance with a lower bound, so that equal values do not promise certainty. The
+        bound is the variance of `number` equal values and one more, a `step` away."""
         least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
         return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
 

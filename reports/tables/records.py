@@ -269,7 +269,8 @@ class SetMember(SetRow, kw_only=True, frozen=True):
 
     @property
     def is_defined(self) -> bool:
-        """Whether the configuration's benchmark has a known definition, so that its quality must be from 0 to 1."""
+        """Whether the configuration's benchmark has a definition. The definition's metric then limits the quality to
+        values from 0 to 1."""
         return self.status != "unknown"
 
 
@@ -314,6 +315,6 @@ else:
 
 
 def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
-    """Return a dict from a table's name to the rows of a document, for the tables that each hold a single kind of
+    """Return a dict from table names to rows, made from a document. Each of these tables is for a single kind of
     measurement."""
     return {name: getattr(document, name) for name in DETAIL_TABLES}

@@ -77,8 +77,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _naming(path: Path, draft: Path) -> Iterator[None]:
-    """Run the code that writes a draft. If an error such as disk full names the draft or no file, raise it again with
-    the name of `path`."""
+    """Run the code that writes a draft of the file `path`. If an error (such as disk full) names the draft or no
+    file, raise it again with `path` in its message."""
     try:
         yield
     except OSError as error:

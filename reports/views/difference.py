@@ -46,7 +46,8 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
 
 
 def _missing_sections(difference: DifferenceDocument) -> Iterator[Prose]:
-    """Yield one sentence per configuration that lists the sections for which it has no settings."""
+    """Yield one sentence for each configuration of which some sections of settings are not known, with the names of
+    these sections."""
     for side in ("a", "b"):
         sections = [missing.section for missing in difference.missing if missing.side == side]
         if sections:

@@ -16,8 +16,9 @@ def draw_base_seed() -> int:
 
 
 def reserved_seeds(name: str) -> frozenset[int]:
-    """Return the seeds that the runs of a new set must not get: the seeds of the reference runs behind a benchmark's
-    reference convergence points, and of the runs that confirmed its quality target, in all its versions."""
+    """Return the seeds that the runs of a new set must not get. They are those of the reference runs behind a
+    benchmark's reference convergence points, and of the runs that confirmed its quality target, in all versions of
+    the benchmark."""
     reserved: set[int] = set()
     for benchmark in shipped_versions(name):
         for point in _read(benchmark.path.with_suffix(".rcps.json")).values():

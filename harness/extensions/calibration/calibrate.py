@@ -219,8 +219,8 @@ def calibrate(
 
 
 class EpochCounts(NamedTuple):
-    """Numbers of epochs that a calibration trains at one batch size: to tune the learning rate, to judge the target
-    quality (one epoch for each seed), and of simpler models."""
+    """Numbers of epochs that a calibration trains at one batch size, for three purposes: tuning the learning rate,
+    judging the target quality (one for each seed), and training simpler models."""
 
     of_tuning: int
     of_seeds: int

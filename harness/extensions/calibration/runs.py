@@ -63,8 +63,8 @@ class CalibrationResult:
     code_sha256: str | None = None
     """Digest of the code that trained the epoch; None for runs from before this digest was recorded."""
     train_samples: PositiveCount | None = None
-    """Number of training samples of an epoch; None for runs from before this number was recorded, which were
-    evaluated at equal parts of an epoch."""
+    """Number of training samples of an epoch. None for old runs, which did not record it; their evaluations are at
+    equal parts of an epoch."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
         """Return the number of epochs trained until the first evaluation that met the benchmark's target quality, a

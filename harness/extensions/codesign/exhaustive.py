@@ -11,7 +11,8 @@ from harness.extensions.codesign.accelerator import HARDWARE, TILE, DesignPoint,
 from harness.extensions.codesign.designs import DesignProblem, ModelledDesign, find_pareto
 
 _MAX_WORK = 8e9
-"""Number of tilings, summed over all loop nests and hardware designs, that one core models in about a minute."""
+"""Number of tilings that one core models in about a minute, the limit of an exhaustive search. It counts all tilings
+of all loop nests on all hardware designs."""
 _TILE = 4
 """Computing time of each candidate for the largest tile, in units of the time in which one tiling is modelled."""
 _CALL = 20_000

@@ -35,8 +35,8 @@ _MOST_REFUSED = 100
 """Number of proposals in a row that are invalid or already modelled, after which NSGA-II is given a design point
 drawn at random."""
 _REACH = (0.05, 0.1, 0.2, 0.4, 1.0)
-"""Distances from a proposed design point within which a valid point is looked for, nearest first, as shares of the
-number of values of each parameter."""
+"""Distances within which a valid point is looked for around a proposed design point, nearest first. A distance is in
+steps of each parameter's values, as a share of the number of its values."""
 
 
 def draw_valid(array: PEArray, choices: Choices, generator: np.random.Generator) -> Iterator[DesignPoint]:

@@ -1,4 +1,5 @@
-"""Search the hardware of a PE array and the largest tile on it, one after the other and both at once."""
+"""Search for the best hardware of a PE array and the best tile size on it: first one and then the other, or both at
+once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

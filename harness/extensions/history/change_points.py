@@ -3,20 +3,18 @@ likelihoods.
 
 Three explanations of a series are compared: steps between levels with independent noise; one level with correlation
 between neighbouring values (an AR(1) process, each correlation in CORRELATIONS as likely as another); and a steady
-trend. Steps are found if their likelihood exceeds two limits. The first limit is the mean likelihood of all
-explanations without a step, each as likely as another. The second limit is a third of the trend's likelihood, since
-the trend has a prior probability of one third.
+trend. Steps are found if their likelihood exceeds the mean likelihood of all explanations without a step, and a third
+of the likelihood of a trend, whose prior probability is one third.
 
-Each likelihood is integrated over three unknowns: the level, the sizes of steps and slopes in units of the noise, and
-the noise. The prior of the noise is uniform in its logarithm (Jeffreys' prior; Kass and Raftery 1995, "Bayes
-factors"). For each number of steps, the best places are used (Jackson et al. 2005, "An algorithm for optimal
-partitioning of data on an interval"); all choices of places have the same prior probability. The number of steps is
-the one with the highest log likelihood, less a `penalty` for each step. Shi, Gallagher, Lund and Killick 2022, "A
-comparison of single and multiple changepoint techniques for time series data", compare tests for series whose
-neighbouring values are correlated.
+A likelihood is integrated over the unknowns: the level, the sizes of steps and slopes in units of the noise, and the
+noise, whose prior is uniform in its logarithm (Jeffreys' prior; Kass and Raftery 1995, "Bayes factors"). For each
+number of steps, the best places are used (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an
+interval").
 
-The penalty was chosen by the rates of false and of missed changes, which are simulated in
-tests/extensions/history/test_change_points.py.
+The number of steps has the highest log likelihood, less a `penalty` for each step. The penalty was chosen by the
+rates of false and of missed changes, which are simulated in tests/extensions/history/test_change_points.py. Shi,
+Gallagher, Lund and Killick 2022, "A comparison of single and multiple changepoint techniques for time series data",
+compare tests for series whose neighbouring values are correlated.
 """
 
 from collections.abc import Sequence

@@ -19,14 +19,16 @@ class EstimatedCurve:
     """Miss ratios of LRU caches by cache size, exact or estimated from several samples of the embedding rows."""
 
     curves: tuple[MissRatioCurve, ...]
-    """Miss-ratio curves: only the exact one, or one for each sample of the rows."""
+    """Miss-ratio curves: one if it is exact; otherwise one for each random sample of the rows from which it is
+    estimated."""
     sampled: float
     """Share of the distinct rows that one sample has, of all distinct rows looked up; 1 where the curve is exact."""
     mean_units: float = 1.0
     """Mean size of the rows looked up. If tables differ in row size, it is in AccessTrace.unit_bytes; otherwise a row
     is the unit, and the size is 1."""
     grain: float = 0.0
-    """Largest share of all lookups that a single sampled lookup represents; 0 where the curve is exact."""
+    """Resolution of an estimated curve: the largest share of all lookups for which one sampled lookup stands. 0 if
+    the curve is exact."""
 
     @property
     def is_exact(self) -> bool:

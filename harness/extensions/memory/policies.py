@@ -107,11 +107,8 @@ POLICIES: Mapping[str, CachePolicy] = {
 
 
 def number_rows(keys: Ids, units: Ids) -> tuple[list[int], list[int]]:
-    """Number the distinct rows of `keys` [lookups] from 0; return the number of each lookup's row, and each row's
-    size.
-
-    `units` [lookups] has the size in units of each lookup's row.
-    """
+    """Number the distinct rows of `keys` [lookups] from 0. Return the number of each lookup's row [lookups], and the
+    size of each row [rows]. `units` [lookups] has the sizes of the looked-up rows."""
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     return numbers.tolist(), units[first].tolist()
 

@@ -111,8 +111,8 @@ class Setup:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of embedding rows that one read brings: the bytes of a row. Where rows of tables differ in
-        size, return the mean bytes of rows in a smallest read (granule)."""
+        """Return the bytes of an embedding row. If tables differ in row size, return the mean bytes of rows that one
+        read of the device's smallest size (granule) brings."""
         return self.question.row_bytes if self.granule_share_bytes is None else self.granule_share_bytes
 
     @property

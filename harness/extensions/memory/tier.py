@@ -66,12 +66,12 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host_reads_in_flight: TierQuantity
     """Reads that one query's thread on the host has in flight at once."""
     pool_reads_in_flight: TierQuantity
-    """Reads that a device or the switch has in flight at once where it adds embedding rows up."""
+    """Reads that a device or the switch can have in flight at the same time if it adds embedding rows up."""
     add_bytes_per_s: TierQuantity
     """Bytes of embedding rows that the host, a device or the switch adds up per second."""
     channels: TierQuantity | None = None
-    """Reads that a memory device works on at once. None stands for reads_per_s x read_latency_s (Little's law), but
-    at most MAX_CHANNELS."""
+    """Number of reads that a memory device works on at the same time. If None, it is computed by Little's law as
+    reads_per_s x read_latency_s, with a maximum of MAX_CHANNELS."""
     host_link_bytes_per_s: TierQuantity | None = None
     """Bandwidth of the link that all devices share to the host, in bytes per second. If None, devices behind a switch
     share a link of one device's bandwidth, and other devices share none."""

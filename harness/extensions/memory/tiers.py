@@ -210,8 +210,8 @@ def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
 
 
 def _name_side(question: TierQuestion) -> str:
-    """Return words to follow a share of rows or lookups, such as " of the user's side": the side of a query whose
-    tables are the only ones below DRAM. Empty where all tables are below DRAM."""
+    """Return words to follow a share of rows or lookups if only some tables are in the slower memory: " of the user's
+    side" for the tables of the user. Empty if all tables are there."""
     return "" if question.side is None else f" of the {question.side}'s side"
 
 
@@ -588,8 +588,8 @@ def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
 
 
 def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
-    """Simulate the latency added to queries at rates that load the busiest device or link to several shares of its
-    time, for each memory, row cache and place where rows are summed."""
+    """Simulate the latency added to queries for each memory, row cache and place where rows are summed. Rates are
+    chosen so that the busiest device or link is busy for given shares of the time."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
         if not (busy_s := setup.busiest(pool).busy_s):

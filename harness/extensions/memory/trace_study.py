@@ -139,8 +139,8 @@ def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, s
 
 
 def _list_misses(trace: AccessTrace, curve: EstimatedCurve, *, is_exact: bool) -> StudyTable:
-    """List LRU miss ratios by cache size, estimates with their ranges; sizes that hold too few sampled rows are left
-    out."""
+    """List LRU miss ratios by cache size. Estimated ratios have ranges; sizes for which too few rows were sampled are
+    left out."""
     ends: Columns = () if is_exact else (("Lowest", "share", "computed"), ("Highest", "share", "computed"))
     columns: Columns = (
         ("Cache", "share", "given"),

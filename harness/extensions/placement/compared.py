@@ -309,8 +309,8 @@ def name_row(name: str, costs: PlacementCosts) -> str:
 
 
 def _name_search(name: str, costs: PlacementCosts) -> str:
-    """Return words for a row in the table of plans, such as "the search 'dim'". The plan in use today, and this plan
-    after moves, have words of their own, since no search found them."""
+    """Return words for a row in the table of plans, such as "the search 'dim'". Two plans have other words, since no
+    search found them: the plan in use today, and that plan improved by moving tables."""
     return _OF_TODAY.get(name) or f"the search '{name_row(name, costs)}'"
 
 

@@ -1,5 +1,5 @@
-"""Register the placement extension: four commands, and the ranking, an experiment that measures placement plans; the
-extension reads traces made by the extension `memory`."""
+"""Register the placement extension: four commands, and an experiment that measures placement plans. The extension
+reads traces made by the extension `memory`."""
 
 from rules.extensions import Extension, Verb
 

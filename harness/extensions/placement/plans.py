@@ -121,8 +121,8 @@ UNBOUNDED = PlacementQuestion(
     given=(),
     learnt=LearntStore(data_root=None, seed=0, retrain=False, say=lambda text: None),
 )
-"""Request for uses in which only the embedding tables matter: it has a single device with room for any tables, and
-names no search."""
+"""Placement request with one device that has room for any tables, and without a search, where only the embedding
+tables matter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +153,8 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
 
 
 def describe_file(path: Path, question: PlacementQuestion, batch_size: int | None) -> tuple[PlacementQuestion, Task]:
-    """Return the task of placing the tables in the file `path` on the devices of `question` (the request: searches,
-    cost, devices), and `question` with the names of these tables. Raises DatasetError or ConfigError."""
+    """Read tables from the file `path`. Return the task of placing them on the devices of the request `question`, and
+    the request with the tables' names filled in. Raises DatasetError or ConfigError."""
     devices = question.devices
     try:
         entries = read_tables(path, ("width", "pooling"))
@@ -592,8 +592,8 @@ def _say_copies(estimate: PlannerEstimate, task: Task) -> str:
 
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig, estimate: PlannerEstimate) -> FoundPlan:
-    """Ask TorchRec's planner for a plan that cuts no table; return it, or the reason why there is none. The cost of
-    the planner's own plan, `estimate`, is not known."""
+    """Ask TorchRec's planner for a plan that cuts no table, because the cost of its first plan, `estimate`, cannot be
+    modelled. Return the new plan, or the reason why there is none."""
     own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     if any(table.is_outside_devices for table in estimate.tables):
         own = "its planner's choice leaves tables outside of the devices' memory"

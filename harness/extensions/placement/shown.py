@@ -93,8 +93,8 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
 
 
 def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
-    """Say how far the cheapest plan's cost is above the least cost, or above a lower bound, of plans that cut no
-    table. If the cost is below it, say that the plan cuts tables."""
+    """Say how far the cheapest plan's cost is above the least cost of plans that cut no table, or above a lower bound
+    of that cost. A plan below it cuts tables, and the sentence says so."""
     least = find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:

@@ -103,15 +103,14 @@ def highest_rate(
 
 
 def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
-    """Search by hill climbing for the values of two settings that give the highest rate of queries. The first is the
-    maximum number of items (candidates to rank) in one call of the model. The second is the number of items from
-    which a query is split.
+    """Search by hill climbing for the two settings that give the highest rate of queries: the maximum number of items
+    (candidates to rank) in one call of the model, and the number of items from which a query is split. (Gupta et al.,
+    "DeepRecSys", ISCA 2020, section 4.)
 
-    The maximum is a power of two. From the size of a median query it is doubled as long as the rate rises, and from
-    there again it is halved as long as the rate rises. The number from which a query is split starts at the largest
-    query, and is halved as long as the rate rises. Return a dict from each tried setting that meets the latency limit
-    to its rate; the setting that neither merges nor splits queries is first. (Gupta et al., "DeepRecSys", ISCA 2020,
-    section 4.)
+    The maximum is a power of two. It begins at the size of a median query; first doubling and then halving is
+    continued as long as the rate rises. The number from which a query is split starts at the largest query, and is
+    halved as long as the rate rises. Return a dict from each tried setting that meets the latency limit to its rate;
+    the setting that neither merges nor splits queries is first.
     """
     rates: dict[Workers, float] = {}
 

@@ -210,8 +210,8 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     limit, if it is not known (`steady_state_missing` has the reason), and in the oldest files."""
     steady_state_missing: Contradiction | None = None
     loadgen_share: PositiveAmount | None = None
-    """Simulated: the rate that LoadGen's rule calls VALID for LoadGen's arrivals, divided by the rate within the
-    limit in steady state. None without a latency limit, and in older files."""
+    """Simulated ratio of two rates: the rate that LoadGen's rule calls VALID, over the rate in steady state. Both
+    keep the latency limit. None without a latency limit, and in older files."""
     schedule_seed: str | None = None
     """LoadGen's seed of arrival times, in decimal; for several processes, the first one's."""
     items_per_s: PositiveAmount

@@ -78,7 +78,8 @@ ROUNDS: Mapping[str, InferenceRound] = {
         model="dlrm-v3", library=2085463073848966840, samples=2747215439041700203, schedule=16159082839903944936
     ),
 }
-"""Rounds of MLPerf Inference by name, each with the one recommender that constants.py lists for it."""
+"""Rounds of MLPerf Inference by name, each with its recommendation benchmark, from constants.py of the submission
+checker."""
 LAST_ROUNDS: Mapping[str, str] = {round_.model: name for name, round_ in ROUNDS.items()}
 """Last known round of MLPerf Inference that has a model, by MLPerf's name of the model."""
 EARLIEST = "5.1"

@@ -96,11 +96,12 @@ def search_highest(
     """Search the highest VALID rate. Try at most `MAX_RATES` rates between `least` and `most`, beginning at `start`,
     as long as `may_go_on` returns True; at least one rate is tried. Return the attempts in order.
 
-    The first step multiplies or divides the rate by `RESOLUTION`. As long as all rates have the same verdict, each
-    step is the square of the step before it. A step down from a rate at which the service was held up (stood still)
-    in all runs is at least `RESOLUTION` to the power of `FAR`. The search ends with a VALID and an INVALID rate that
-    differ by a factor of about `RESOLUTION`, unless it is stopped early. If `start` is the highest VALID rate, the
-    search takes four runs: two at `start` and two at a higher rate.
+    - The first step multiplies or divides the rate by `RESOLUTION`. As long as all rates have the same verdict, each
+      step is the square of the step before it.
+    - A step down from a rate at which the service stood still in all runs is at least `RESOLUTION` to the power of
+      `FAR`.
+    - The search ends with a VALID and an INVALID rate that differ by a factor of about `RESOLUTION`, unless it is
+      stopped early.
     """
     attempts: list[RateAttempt] = []
     rate: float | None = start

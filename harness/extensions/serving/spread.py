@@ -36,12 +36,13 @@ longer."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSpread:
-    """Factors by which the ends of a search's bracket may miss the true rate, at which half of all runs are VALID."""
+    """Simulated spread of searches for the highest VALID rate: factors by which the ends of a search's bracket may
+    differ from the true rate. At the true rate half of all runs are VALID."""
 
     low: float
     """2.5 % quantile of the lowest INVALID rate that a search finds, divided by the true rate."""
     high: float
-    """Number above which, in 2.5 % of searches, the highest VALID rate lies as a multiple of the true rate."""
+    """97.5 % quantile of the highest VALID rate that a search finds, divided by the true rate."""
 
     def around(self, bracket: Bracket) -> tuple[float | None, float | None]:
         """Return the lower and upper rate between which the true rate lies with 95 % confidence; None for an end that
@@ -59,8 +60,8 @@ class SearchCase:
     near: float
     """Rate that is expected near the highest VALID one, in queries per second."""
     start_error: float
-    """Standard deviation of the logarithm of the ratio between the first rate of a search and the highest VALID
-    one."""
+    """Error of the rate at which a search begins: the standard deviation of the logarithm of its ratio to the highest
+    VALID rate."""
     may_go_on: Callable[[float, float, bool], bool]
     """Function that decides whether another run is made. Its arguments are the seconds of all runs so far, the
     seconds of the next run, and whether any rate was VALID so far."""

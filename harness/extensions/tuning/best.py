@@ -84,8 +84,8 @@ class _FinishedSearch:
         return self.trials[0].objective is None
 
     def find(self, trial: Trial) -> Path | None:
-        """Return the folder in which a trial is measured again; None if there is none yet. The trial is measured with
-        the default, or by itself if the default measured nothing."""
+        """Return the folder in which a trial is measured again; None if there is none yet. There the trial is
+        measured alternately with the default configuration, or alone if the default was not measured."""
         place = self.trials.index(trial)
         return (find_alone if self.is_alone else find_pair)(self.folder, place)
 

@@ -76,7 +76,7 @@ class CascadePoint:
 
     kept: int
     ndcg: Sequence[float]
-    """Mean NDCG over all queries, one value for each training of both models."""
+    """Mean NDCG over all queries, one value for each time that the cascade's two models were trained."""
     of_all: Sequence[float]
     """NDCG relative to that with all items kept, one value for each training of both models."""
     flop_share: float

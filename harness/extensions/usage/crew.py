@@ -49,7 +49,7 @@ class RetrievalTrial(NamedTuple):
 
     node: int
     subgraphs: str
-    """Number of subgraphs (nodes from which the second stage of the retrieval goes on), or all."""
+    """Number of nodes from which the retrieval's second stage goes on, each with a subgraph of its own; or all."""
     precision: float
     staged_s: float
     at_once_s: float

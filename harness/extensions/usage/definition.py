@@ -46,7 +46,7 @@ class AskedModel:
     arrivals: Literal["periodic", "poisson"] = "periodic"
     deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """Milliseconds from the release of a request to its deadline; for a request that follows another, from the
-    release of the first request of the chain. Left out: the time until the next request."""
+    release of the first request of the chain. The default is the time until the next request."""
     after: str | None = None
     """Name of the model whose request must be done before a request of this model begins. Each request of the named
     model is followed by a request of this model, with the probability `probability`."""

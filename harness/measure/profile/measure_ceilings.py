@@ -169,8 +169,8 @@ def measure_matmul(
 
 
 def _on_one_thread(call: Call) -> Call:
-    """Return a function that makes `call` on one CPU thread and then restores the number of threads, which takes less
-    than a microsecond."""
+    """Return a function that calls `call` on one CPU thread and then sets the number of threads back. Setting it back
+    takes less than a microsecond."""
 
     def run() -> None:
         num_threads = torch.get_num_threads()

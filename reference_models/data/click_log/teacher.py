@@ -101,7 +101,8 @@ class SparseFeature:
     latent_class: NDArray[np.int64]
     """Latent class, below 32, of each of n ids, which determines the id's interactions: int64 [n]."""
     bag: NDArray[np.int32]
-    """Ids that are written to the sample when an id is drawn, the drawn id first: int32 [n ids, m ids per sample]."""
+    """Ids of a multi-hot feature that a sample gets when an id is drawn, the drawn id first: int32 [n ids, m ids per
+    sample]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,8 +243,9 @@ def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
-    """Return the ids that a sample gets when an id is drawn, int32 [num_ids, multi_hot]: the id itself, then ids
-    drawn uniformly but fixed for each id, as in multi_hot.py of MLPerf's reference."""
+    """Return the ids of a multi-hot feature that a sample gets when an id is drawn, int32 [num_ids, multi_hot]: the
+    id itself, and others, which are random but always the same for the id. As in multi_hot.py of MLPerf's
+    reference."""
     words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
     bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
     bags[:, 0] = np.arange(num_ids, dtype=np.int32)

@@ -78,8 +78,8 @@ class ColumnFile:
     """Rows of text that were left out (a wrong number of columns, no JSON object) and that `take_wrong_rows` has not
     returned yet: the row number and the reason of each."""
     _unpassed: list[int] = field(default_factory=list)
-    """Numbers of the rows of text that were left out (a wrong number of columns, no JSON object), if they come after
-    the last row that `number_rows` has numbered."""
+    """Numbers of the rows of text that were left out (a wrong number of columns, no JSON object) after the last row
+    so far that `number_rows` has numbered."""
     _source: SourceFile | None = None
     _text: TextSource | None = None
     _stream: Utf8Text | None = None

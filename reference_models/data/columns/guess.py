@@ -357,7 +357,7 @@ def _no_label(path: Path, look: Look, guess: Guess) -> DatasetError:
 
 
 def _take_label(look: Look, guess: Guess) -> bool:
-    """Set the guessed label to a column if the column distinguishes two values; return whether it does."""
+    """Take a column as the guessed label if it has two different values; return whether it has."""
     parameters, reasons = guess.data["parameters"], guess.reasons
     is_soft = parameters.get("soft_labels") is True
     if is_list(look.cells.type) or look.type == "empty":

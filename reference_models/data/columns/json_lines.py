@@ -258,7 +258,7 @@ def _without_blanks(
     text: NDArray[np.uint8], begins: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Return begins and ends of JSON values without the blanks around them; None if a value has more than
-    _MOST_BLANKS."""
+    _MOST_BLANKS blanks around it."""
     is_there = begins >= 0
     for _ in range(_MOST_BLANKS):
         before, behind = is_there & (text[begins] <= _BLANK), is_there & (text[stops - 1] <= _BLANK)
@@ -305,7 +305,7 @@ def _gather(
 
 def _make(column: pa.Array, place: int, lists: set[int]) -> pa.Array:
     """Return a column's JSON values as texts, or as lists of texts if this block or an earlier one has a list in the
-    column; `lists` collects the numbers of such columns."""
+    column. `lists` has the indices of such columns; this column's is added if it is one."""
     tokens = column.dictionary_encode()
     cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
     if place in lists or any(isinstance(cell, list) for cell in cells):

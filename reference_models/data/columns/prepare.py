@@ -56,7 +56,8 @@ class _ColumnReader:
         self._parameters = parameters
         self.has_times = parameters.time is not None
         self._known: Times | None = None
-        """Times read last; later times must be of the same kind (numbers or dates, with or without a zone)."""
+        """Times of the rows read last. All later times must be of the same kind (numbers or dates, with or without a
+        zone)."""
         self._num_before = 0
         """Number of rows in all files before the current file."""
         self._file: ColumnFile | None = None

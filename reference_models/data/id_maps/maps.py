@@ -30,10 +30,9 @@ def map_by_quotient(num_ids: int, num_rows: int) -> IdMap:
     """Map each id to two rows, one for its quotient and one for its remainder by a divisor, so that no two ids share
     both rows (quotient-remainder trick, Shi et al. 2019).
 
-    The divisor is the least one whose rows for quotients and rows for remainders together fit in the table. The least
-    divisor lets as few ids as possible share a quotient. If no divisor fits, half of the rows are for quotients and
-    half for remainders. Ids are then first hashed to as many numbers as there are pairs of such rows, so ids of equal
-    hash share both rows.
+    The divisor is the least one with which rows for all quotients and all remainders fit in the table, so that as few
+    ids as possible share a quotient. If none fits, half of the rows are for quotients and half for remainders. Ids
+    are then first hashed to the number of pairs of a quotient and a remainder, so ids of equal hash share both rows.
     """
     ids = np.arange(num_ids)
     if (divisor := _least_divisor(num_ids, num_rows)) is None:

@@ -69,9 +69,9 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     """Return two arrays for all N patterns of a split: the best possible score of each class of T tasks, float64 [N,
     T, K], and the true class, int64 [N, T].
 
-    A score is the absolute difference between the number of the task's pixels that agree with the class's prototype
-    and the number that do not. The difference is absolute, since a pattern may show the prototype's negative. A
-    class's log-likelihood is log cosh of (a constant times the score), plus a constant.
+    A task's score of a class is the number of the task's pixels that agree with the class's prototype, minus the
+    number that do not. Its absolute value is taken, since a pattern may show the prototype's negative. The
+    log-likelihood of the class is log cosh(score times a constant), plus a constant.
     """
     teacher, first = build_teacher(data), FIRST_COUNTER[split]
     size = (data.train_samples if split == "train" else data.eval_samples) or 0
@@ -86,12 +86,9 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
 
 
 def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
-    """Return the tasks that generate both splits of a dataset of patterns, and the function that yields a task's
-    patterns. A task generates up to `chunk_samples` patterns.
-
-    The data's bytes do not depend on `chunk_samples`. Raises ConfigError if the definition has sizes or parameters
-    that patterns cannot have.
-    """
+    """Return the work units that generate both splits of a dataset of patterns, and the function that yields the
+    patterns of a unit. A unit has up to `chunk_samples` patterns. The data's bytes do not depend on `chunk_samples`.
+    Raises ConfigError if the definition has sizes or parameters that patterns cannot have."""
     teacher = build_teacher(data)
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_ROWS = 1 << 17
-"""Maximum number of a split's first rows from which a category column's ROC AUC, or the highest ROC AUC that soft
-labels allow, is computed."""
+"""Maximum number of a split's rows, counted from its beginning, from which ROC AUCs of columns and of soft labels are
+computed."""
 _TELLING = 0.9
 """Share of the highest possible value of (ROC AUC - 0.5) above which a column alone predicts the label suspiciously
 well: for labels 0 and 1, an AUC of 0.95."""
@@ -176,7 +176,7 @@ class ValueRates:
         self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
 
     def add(self, ids: NDArray[np.int32], labels: NDArray[Any]) -> None:
-        """Add training rows to the number of rows and the sum of labels of their ids, up to MOST_ROWS rows in all."""
+        """Count training rows: add to each id's number of rows and sum of labels, up to MOST_ROWS rows in all."""
         ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
         self.num_wanted -= len(ids)
         self.rows += np.bincount(ids, minlength=self.num_embeddings)

@@ -39,10 +39,8 @@ def sort_rows(spool: Spool, key: str, num_rows_of_run: int) -> None:
 
 
 def merge_runs(read: Read, runs: Sequence[range], buffer_rows: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield, in pieces of any length, the number of the sorted run that each row of the merged order comes from.
-
-    `read` returns the sort keys of rows; `buffer_rows` rows of each run are read at a time.
-    """
+    """Merge sorted runs of rows. Yield for each row of the merged order the number of the run from which it comes, in
+    pieces of any length. `read` returns the sort keys of rows; `buffer_rows` rows of each run are read at a time."""
     buffers = [read(run.start, min(run.start + buffer_rows, run.stop)) for run in runs]
     nexts = [run.start + len(buffer) for run, buffer in zip(runs, buffers, strict=True)]
 

@@ -104,8 +104,8 @@ class FileRows:
     num_malformed: int = 0
     malformed: Sequence[str] = ()
     num_others: int = 0
-    """Number of rows read from the file, well-formed or not, that are neither among these rows nor counted as
-    malformed, since the dataset does not use them."""
+    """Number of further rows read from the file, well-formed or not, which the dataset does not use. They do not
+    count as malformed."""
     times: NDArray[np.longdouble] | None = None
     """Times [n] by which rows are to be sorted (longdouble holds every int64 and float64 exactly); None if the rows
     have no times."""

@@ -28,8 +28,8 @@ class Parts:
     tasks: Iterable[Any]
     """Independent tasks that together generate the dataset, in any order; each task is executed by one thread."""
     make: Callable[[Any], Iterable[Piece]]
-    """Function that yields the pieces (runs of samples) that a task generates, called by several threads. All tasks'
-    pieces together are both splits."""
+    """Function that generates one task's part of the dataset and yields it in pieces of consecutive samples. It is
+    called by several threads. All tasks together make both splits."""
 
 
 def write_parts(

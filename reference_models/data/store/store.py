@@ -260,7 +260,7 @@ def _map_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> OpenedDataset:
-    """Open a stored dataset and compare its manifest with the definition, without samples. Raises DatasetError."""
+    """Open a stored dataset and compare its manifest with the definition; no sample is read. Raises DatasetError."""
     manifest = read_manifest(folder)
     check_layout(folder, manifest, layout)
     check_files(folder, manifest)

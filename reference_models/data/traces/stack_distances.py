@@ -136,7 +136,8 @@ class RowSample(NamedTuple):
     rows: Floats
     """Number of the trace's rows that each sampled row stands for [rows]; the sum is the number of all rows."""
     lookups: Floats
-    """Number of the trace's lookups that each lookup of a sampled row, after its first, stands for [rows]."""
+    """Weight of the lookups of each row [rows]: how many lookups of the trace one of the row's lookups stands for.
+    First lookups of rows have other weights (`rows`)."""
 
     @property
     def share(self) -> float:

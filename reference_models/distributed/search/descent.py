@@ -86,8 +86,8 @@ def _leaving(values: Floats, first: Integers, second: Integers) -> Floats:
 def settle(layout: PieceLayout) -> bool:
     """Move and swap pieces (tables or parts) until they fit every device's memory; return whether they do.
 
-    Each move or swap is the one that leaves the fewest bytes in excess of the devices' memory. If several leave
-    equally few, the one is chosen after which the slower of its two devices is fastest.
+    Each step is the move or swap that leaves the fewest bytes in excess of the devices' memory. Among equal ones, it
+    is the one after which the slower of its two devices takes the least time.
     """
     while (over := np.maximum(layout.used - layout.costs.task.memory_bytes, 0.0)).any():
         sources = np.argsort(-over)[: np.count_nonzero(over)].tolist()

@@ -36,8 +36,8 @@ class RepeatedCost(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownSets:
-    """Sets of tables with their costs, and the cost of every table alone; each cost has two results, measured or
-    modelled."""
+    """Sets of tables with their costs, and the cost of every table alone. A cost is a pair: measured costs are given
+    for each half of the rounds; modelled ones are given twice."""
 
     sets: Sets
     seconds: Seconds

@@ -22,7 +22,7 @@ _LEARNING_RATE, _EPS = 0.01, 1e-8
 _LOOKUP_BYTES = 64
 """Number of bytes of memory per lookup: id, row and bag, their sort keys, and a sorted copy."""
 _Key = tuple[EmbeddingTable, int]
-"""Key of a table in a set: the table, and its number among the tables of the set that equal it."""
+"""Key of a table in a set of tables: the table, and a number that tells equal tables of the set apart."""
 _Form = tuple[int, Optimizer]
 """Number of columns and optimizer of a table: tables that agree in both are looked up and updated together."""
 _SetKey = frozenset[tuple[EmbeddingTable, int]]

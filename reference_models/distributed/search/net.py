@@ -238,10 +238,10 @@ def fit_net(known: KnownSets, batch_size: int, *, seed: int, start: Net | None =
 
 
 def _judge(net: Net, predicted: tuple[Seconds, Seconds, Seconds], true: Seconds, seed: int) -> Net:
-    """Return the cost net with its errors on held-out sets of tables.
+    """Return the cost net with its errors on held-out sets of tables, compared with two other errors.
 
-    `predicted` are three predictions of the sets' seconds, each [sets]: the net's, the sums of single tables' costs,
-    and those measured in one half of the rounds. `true` are the seconds of the other half.
+    `predicted` has three arrays of seconds, each [sets]: by the net, by adding up single tables' costs, and measured
+    in one half of the rounds. `true` has the seconds measured in the other half.
     """
     taus = [float(kendalltau(each, true).statistic) for each in predicted[:2]]
     errors = np.abs(np.stack(predicted) / true - 1)

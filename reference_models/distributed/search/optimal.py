@@ -36,12 +36,13 @@ _INFEASIBLE = 2
 def optimal(task: Task, cost: SetCost, seed: int) -> PlacementPlan:
     """Return the placement of whole tables whose slowest device is fastest, with the proved lower bound.
 
-    For up to MAX_ENUMERATED tables, none of them kept on a device, all plans are compared. In other tasks the cost of
-    a set must be the sum of the tables' costs. Then local search is tried first: a plan at the lower bound is
-    optimal. If it finds none, an integer program is solved. The solver stops after MAX_NODES nodes, or after fewer if
-    there are many tables. Then the best plan so far is returned, with a lower bound below its cost.
+    - For up to MAX_ENUMERATED tables, none of them kept on a device, all plans are compared.
+    - In other tasks the cost of a set must be the sum of the tables' costs. Local search is tried first: a plan at
+      the lower bound is optimal. If it finds none, an integer program is solved. If the solver stops early (MAX_NODES
+      nodes, fewer for many tables), the best plan so far is returned, with a lower bound below its cost.
 
-    Raises ConfigError if no plan fits, if none was found, or if not all plans are compared and costs do not add up.
+    Raises ConfigError if no plan fits or none was found, or if there are too many tables to compare all plans and
+    their costs do not add up.
     """
     if len(task.tables) <= MAX_ENUMERATED and not task.kept:
         plan = enumerate_plans(task, cost)
@@ -112,14 +113,14 @@ def _partitions(num_tables: int, num_devices: int) -> NDArray[np.int64]:
 
 
 def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[PlacementPlan | None, float]:
-    """Find the fastest placement of whole tables by an integer program.
+    """Find the fastest placement of whole tables by an integer program. It minimises z, the seconds of the slowest
+    device, such that each table has a device and no device exceeds its memory. Returns the best plan found, or None,
+    and a lower bound of z.
 
-    The program minimises z, the seconds of the slowest device, such that each table has a device and no device
-    exceeds its memory. `alone` are the seconds that each table adds to its device. `most_s` are the seconds of a
-    known plan's slowest device, by default infinite. Neither includes a device's fixed time.
-
-    Returns the best plan found, or None, and a lower bound of z. If the program is infeasible, no plan is found, and
-    the bound is `most_s`. If tables times devices exceed MAX_PLACES, the program is not solved: no plan, and bound 0.
+    `alone` are the seconds that each table adds to its device. `most_s` is an upper bound of z, from a known plan; by
+    default it is infinite. A device's fixed time is in neither. If no plan is faster than `most_s`, the result is no
+    plan and the bound `most_s`. If tables times devices exceed MAX_PLACES, the program is not solved: no plan, and
+    bound 0.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, since it takes long
     from scipy.sparse import csr_array, eye_array, hstack, kron
@@ -137,7 +138,7 @@ def solve_plan(task: Task, alone: Seconds, most_s: float = math.inf) -> tuple[Pl
 
     def rows(values: NDArray[np.float64], of_z: float) -> csr_array:
         """Return rows of the integer program's constraints, one per device: the sum of `values` over the device's
-        tables, plus `of_z` times the variable z."""
+        tables, plus `of_z` times the variable z, the seconds of the slowest device."""
         return csr_array(
             hstack((kron(values[None], eye_array(num_devices)), csr_array(np.full((num_devices, 1), of_z))))
         )

@@ -14,8 +14,7 @@ MAX_PACKED = 20_000
 """Number of placements of single pieces (tables or parts) after which the search for an arrangement that fits is
 given up."""
 CUTTING = ("local", "neuroshard")
-"""Names of the searches that also place parts of tables: for them, a proof that whole tables do not fit says nothing
-about parts."""
+"""Names of the searches that may cut tables. Their plans may fit although whole tables do not."""
 MAX_PIECES = 100
 """Maximum number of pieces (tables or parts) for which arrangements on devices are tried one by one."""
 
@@ -88,13 +87,12 @@ def _fit_tightly(costs: PieceCosts, pieces: Pieces) -> Held:
 def pack(
     sizes: Seconds, num_devices: int, memory_bytes: int, homes: NDArray[np.int64] | None = None
 ) -> list[int] | bool:
-    """Search, by backtracking, for an arrangement of pieces (tables or parts) that fits equal devices' memory.
+    """Search, by backtracking, for an arrangement of pieces (tables or parts) that fits equal devices' memory. Return
+    the device of each piece, False if there is no arrangement, or True if none was found after MAX_PACKED placements
+    or there are more than MAX_PIECES pieces.
 
     Pieces are placed in falling order of size, and tried first on the device where least memory stays free. `sizes`
     are the pieces' bytes; `homes` are the devices on which pieces must stay, -1 for any device.
-
-    Returns the device of each piece if an arrangement was found. Returns False if none exists. Returns True if the
-    question stays open: after MAX_PACKED placements, or if there are more than MAX_PIECES pieces to place.
     """
     homes = np.full(len(sizes), -1) if homes is None else homes
     order = [at for at in np.argsort(-sizes, kind="stable").tolist() if homes[at] < 0]

@@ -97,11 +97,11 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repair:
-    """Record of a placement plan's repair, needed if the search itself found no room for a table."""
+    """How a placement plan was repaired, for a plan in which the search itself found no room for a table."""
 
     start: RepairStart
-    """Kind of placement that the moves and swaps began with: the search's own (`search`), or a new one, made in
-    falling order of bytes (`bytes`) or by trying arrangements (`trial`)."""
+    """Plan with which a repair by moves and swaps began: the search's own (`search`), or a new one, made in falling
+    order of bytes (`bytes`) or by trying arrangements (`trial`)."""
     num_moves: int
     num_swaps: int
 

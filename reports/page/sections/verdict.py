@@ -270,8 +270,8 @@ def _outcome_cell(result: Result) -> Cell:
 
 
 def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
-    """Return the cell of a result's Olympic mean time. If an RCP (reference convergence point) factor normalises the
-    score, the cell also has the interval of the mean, which otherwise stands in the cell of the score."""
+    """Return the cell of a result's Olympic mean time. It has the interval of the mean if an RCP (reference
+    convergence point) factor normalises the score; otherwise the interval is in the cell of the score."""
     return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 

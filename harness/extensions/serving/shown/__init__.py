@@ -12,8 +12,8 @@ from reports.results.result import Result
 
 
 def follow(result: Result) -> tuple[Sequence[str], str] | None:
-    """Return the options that repeat a measurement of serving with batching of queries, and words on what the
-    repeated measurement shows. None if the measurement already sets serve.batch, or if its run set has no record."""
+    """Return the options of a second measurement that shows the effect of merging queries into batches, and words on
+    it. None if the measurement already sets serve.batch, or if its run set has no record."""
     if result.asked is None or "serve.batch" in result.asked.config:
         return None
     return (

@@ -29,7 +29,8 @@ class ServedResult(NamedTuple):
 
     @property
     def first(self) -> ServeProcess:
-        """Return the first process of the measurement, whose runs of LoadGen and simulated curve are shown."""
+        """Return the measurement's first process. Its runs of LoadGen and its simulated curve are the ones that are
+        shown."""
         return self.record.processes[0]
 
     @property
