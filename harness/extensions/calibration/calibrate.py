@@ -228,8 +228,8 @@ class EpochCounts(NamedTuple):
 
 
 def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
-    """Count the epochs that a calibration trains, by batch size; simpler models train only at the batch size that the
-    benchmark definition gives."""
+    """Return a dict from batch size to the numbers of epochs that a calibration of a quality target trains. Simpler
+    models train only at the batch size of the benchmark definition."""
     own = entry.workload.train.global_batch_size
     simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
     return {
@@ -243,7 +243,8 @@ def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
 
 
 def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
-    """Count the epochs, one for each run, that a whole calibration trains at most."""
+    """Return the largest number of runs that a calibration of a quality target may make. Each run trains for one
+    epoch."""
     return sum(map(sum, count_epochs(entry, plan).values()))
 
 

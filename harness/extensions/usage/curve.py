@@ -204,9 +204,9 @@ def _sum_up(number: str, trials: Sequence[RetrievalTrial]) -> RetrievalPoint:
 def join_varied(
     retrievals: Sequence[tuple[str, RetrievalCurve]], axis: str | None
 ) -> list[tuple[str, RetrievalCurve]]:
-    """Return each retrieval's curve (precision, time and memory over numbers of subgraphs) with a prefix for its
-    sentences. The prefix names the value of the varied key. If the varied key is the number of subgraphs itself, the
-    curves of a retrieval are joined into one, without a prefix."""
+    """Return the curves of retrievals (precision, time and memory over numbers of subgraphs), each with words to
+    begin its sentences with: the value of the key `axis` that the study varies. If `axis` is the number of subgraphs
+    itself, one curve of each retrieval has the points of all values, and the words are empty."""
     if axis is None:
         return [("", curve) for _, curve in retrievals]
     if not axis.endswith(".num_subgraphs"):

@@ -62,7 +62,9 @@ class ColumnLook:
         return first, second
 
     def remarks(self, best_auc: float = 1.0) -> list[str]:
-        """Return warnings about the column, usually none; `best_auc` is the highest AUC that the labels allow."""
+        """Return warnings about a feature's column of a dataset, usually none: values that are missing or unknown in
+        one split, a key of rows, or a feature that nearly equals the label. `best_auc` is the highest AUC that soft
+        labels allow, to which the feature's own AUC is compared."""
         found = []
         missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
         if abs(missing[0] - missing[1]) > _DIFFERENT:
