@@ -45,7 +45,8 @@ class Relation(ABC):
     takes_python: bool = False
     """True if another Python interpreter's dlrmbench may measure one of the configurations."""
     num_at_end: int = 0
-    """Number of repetitions that `end` usually makes after the planned ones, for the estimate of the time left."""
+    """Number of repetitions that are usually made after the planned ones, at the experiment's end, for the estimate
+    of the time left."""
     may_grow: bool = True
     """True if a user may ask `resume` for more repetitions of each configuration."""
 

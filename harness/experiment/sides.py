@@ -147,7 +147,8 @@ def given_code(request: Request) -> Mapping[str, Collection[str]]:
 
 
 def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
-    """Return the error message that says which of the user's own code must be named again."""
+    """Return the error message for a pair whose existing run set used the user's own code: which models and
+    implementations the user must name again."""
     words = [
         f"--{what} {shlex.quote(name)}"
         if what != "model" or parse_place(name) is not None

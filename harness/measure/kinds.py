@@ -77,8 +77,8 @@ class Option(NamedTuple):
     """Commands, such as `run` and `sweep`, that have the measurement's option."""
     help: str
     member: str | None = None
-    """Field of the job that takes the option's value, a whole number of at least 1; None for an option without a
-    value."""
+    """Field of a measuring process's job that gets the value of the command-line option (a whole number of at least
+    1); None for an option without a value."""
     unit: str = ""
 
 

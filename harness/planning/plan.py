@@ -98,8 +98,8 @@ class Plan:
     choice: ChoiceRecord | None
     """Threads and kernels that runs reuse from an earlier set of equal shape; None where there are none."""
     precision: str | None
-    """Sentence that compares bf16 with fp32 on this system. None for other choices than the precision `auto`, or bf16
-    on a CPU with one rank."""
+    """Sentence that compares bf16 with fp32 on this system. It is given for the precision `auto`, and for bf16 on a
+    CPU with one rank; otherwise None."""
     problems: tuple[str, ...]
 
     @property

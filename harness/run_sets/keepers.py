@@ -30,7 +30,8 @@ class KeptOutcome:
     interruption."""
 
     words: str
-    """Words that end the repetition's progress display; empty if its record has nothing to add."""
+    """Words with which the progress display of a repetition ends, such as its quality; empty if nothing is to be
+    added to its record."""
     record: Document | None = None
     """Record of the kept repetition; None where the repetition has no result."""
     error: HarnessError | None = None

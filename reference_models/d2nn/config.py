@@ -28,7 +28,8 @@ class D2NNConfig:
     num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
     """Number of masks that the light of all tasks passes; with 0 the tasks share no masks."""
     num_task_masks: PositiveCount
-    """Number of masks that each task has for itself, behind the shared masks."""
+    """Number of phase masks of the optical network that each task has for itself, behind the masks that all tasks
+    share."""
     wavelength_mm: Length
     """Wavelength of the light, in millimetres."""
     pitch_mm: Length
@@ -41,7 +42,8 @@ class D2NNConfig:
     free space, and light that leaves the grid is lost. With 1 the grid wraps around: light that leaves at one edge
     enters at the other."""
     mask_noise: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    """Standard deviation, in radians, of random phase errors of all cells of masks, drawn anew for each batch."""
+    """Standard deviation, in radians, of random phase errors that are added to all cells of the optical network's
+    phase masks, drawn anew for each batch."""
 
 
 def parse_model(table: Mapping[str, Any]) -> D2NNConfig:

@@ -23,8 +23,8 @@ from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
-"""Number of light fields, temporary ones included, that a mask and the propagation of light after it save for the
-backward pass."""
+"""Number of light fields, temporary ones included, that the optical network saves for the backward pass per phase
+mask and propagation."""
 _PADDED_FIELDS = 3
 """Number of copies of the padded light field in memory at a time while a propagation through free space is
 computed."""

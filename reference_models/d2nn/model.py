@@ -60,11 +60,9 @@ def free_space(grid: int, padding: int, pitch: float, wavelength: float, distanc
 
 
 def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Propagate light fields complex [..., n, n] to the next plane, zero-padded to the window of `transfer` complex
-    [m, m], m >= n.
-
-    Light outside the grid is cropped. With m = n nothing is cropped: the grid wraps around.
-    """
+    """Propagate the optical network's light fields, complex [..., n, n], to its next plane. They are zero-padded to
+    the size of the transfer function `transfer`, complex [m, m], m >= n, and light outside of the grid is cropped.
+    With m = n nothing is cropped: the grid wraps around."""
     n, window = field.shape[-1], transfer.shape
     travelled: torch.Tensor = torch.fft.ifft2(torch.fft.fft2(field, s=window) * transfer)
     return travelled[..., :n, :n]
@@ -108,8 +106,8 @@ class D2NN(nn.Module):
         self.register_buffer("detectors", make_detectors(grid, shape.num_classes), persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the logits float [B, T, K] of patterns [B, P] for T tasks: the logarithm of the light on each
-        detector."""
+        """Return the optical network's logits, float [B, T, K], for B input patterns [B, P], T tasks and K classes:
+        the logarithm of the light on each class's detector."""
         self.enter(D2NNPhase.PROPAGATION_FORWARD)
         intensity = self.light_up(pixels)
         self.enter(D2NNPhase.DETECTION_FORWARD)

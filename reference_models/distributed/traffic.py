@@ -197,8 +197,8 @@ def _wait(result: Any) -> None:
 
 
 class TrafficTimes(NamedTuple):
-    """Seconds of a training step in which calls are not counted; and the seconds that a rank waits for each kind of
-    collective call, from the step after it, in which they are counted."""
+    """Times of two successive training steps: the seconds of the first, in which calls are not counted, and the
+    seconds that a rank waits for each kind of collective call in the second."""
 
     step_s: float
     all_to_all_s: float

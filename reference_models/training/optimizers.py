@@ -259,12 +259,9 @@ def _name_update(optimizer: Any) -> str:
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return the optimizers' settings under MLPerf's log keys (mllog). The values are read from the optimizers'
-    parameter groups and the learning rate policy.
-
-    If the optimizers compute an update other than `opt_name`, return only the name of their update and the settings
-    of the policy.
-    """
+    """Return the optimizers' settings under MLPerf's log keys (mllog), read from the optimizers' parameter groups and
+    the learning rate policy. If the optimizers do not compute the update that the key opt_name names, return only the
+    name of their update and the settings of the policy."""
     if (built := name_built(opt_name, optimizers)) != opt_name:
         return {
             "opt_name": built,

@@ -88,7 +88,8 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
     @property
     def time_interval(self) -> Interval | None:
-        """Printed interval, as a ratio of times. For a throughput it is the inverse of the interval of speeds."""
+        """Printed confidence interval, as a ratio of times. The interval of a throughput is inverted for this, since
+        it is a ratio of speeds."""
         shown = self.shown_interval
         if shown is None or self.name != "throughput":
             return shown

@@ -14,8 +14,8 @@ from reports.text.formatting import capital, names, percent, plural, printable
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _EQUAL = "equally fast"
 _WIDE = 1.1
-"""Factor by which an end of a ratio's interval must differ from the ratio for a title or a sentence to show the
-interval, too."""
+"""Smallest factor between a ratio and an end of its interval at which titles and sentences show the interval as
+well."""
 
 
 def sentence(comparison: Comparison) -> str:

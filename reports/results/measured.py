@@ -79,7 +79,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
 
 
 def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
-    """Make the repetition of one process of a measurement, with its seed where the set's record has it."""
+    """Return a `Repetition` for one process of a measurement, with its seed if the run set's record has it."""
     return Repetition(
         label=str(index),
         seed=seed,

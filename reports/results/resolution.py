@@ -70,8 +70,8 @@ def _gap(ends: Sequence[float | None]) -> float | None:
 
 
 def _share(step: float | None, value: float | None, least: float) -> float:
-    """Return a resolution as a fraction of `value`, at most 1; 0 where `value` is not positive. The resolution is
-    `step`, or `least` if `step` is None; both have the unit of `value`."""
+    """Return `step`, the distance between two possible values, as a fraction of `value`, at most 1; 0 if `value` is
+    not positive. If `step` is None, `least` takes its place."""
     if value is None or not math.isfinite(value) or value <= 0:
         return 0.0
     return min((step if step is not None else least) / value, 1.0)

@@ -365,7 +365,7 @@ class Result:
 
     @cached_property
     def loads(self) -> tuple[LoadRecord | None, ...]:
-        """Load records (other use of the system) of the runs or processes, in their order; None where unknown."""
+        """Records of other use of the system during each run or process, in their order; None where unknown."""
         if self.measured is not None:
             found = self.measured.loads
             return (*found[: self.num_runs], *(None,) * (self.num_runs - len(found)))

@@ -9,8 +9,8 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """Return a table with one row per benchmark or workload, made from the summaries of `harness.config.describe`,
-    and a sentence that names older versions."""
+    """Return a pair: a table with one row per benchmark or workload, made from the summaries of
+    `harness.config.describe`, and a sentence that names older versions of these benchmarks."""
     columns = {
         "name": "name",
         "status": "status",

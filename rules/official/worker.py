@@ -299,7 +299,8 @@ def read_once(yaml: Any) -> Callable[..., Any]:
 
 
 def load(names: set[str]) -> None:
-    """Import the modules that the official checkers in `names` need, while everything may still be read."""
+    """Import the modules that the official checkers in `names` need, before the process is confined and may no longer
+    read them."""
     from mlperf_logging.compliance_checker import mlp_compliance, mlp_parser
 
     mlp_parser.parse_file = parse_once(mlp_parser.parse_file)

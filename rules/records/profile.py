@@ -288,5 +288,5 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     operators: OperatorsRecord
 
     def repetitions(self) -> tuple[MeasuredStep, ...]:
-        """Return the profile's measured step, which a comparison takes as its sample."""
+        """Return the profile's measured step as a tuple of one: the sample for comparisons."""
         return (self.step.measured,)

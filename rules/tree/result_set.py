@@ -180,8 +180,8 @@ def round_of(names: Sequence[str]) -> str | None:
 
 
 def _root_of_attempt(folder: Path) -> Path | None:
-    """Return the run set of this harness in whose extra/ a log is: it did not, or not yet, become a run's result.
-    None for any other log."""
+    """Return the run set in whose extra/ a log is, because the log did not become a run's result, or not yet. None
+    for any other log, and for run sets of other harnesses."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 

@@ -163,8 +163,8 @@ def _volume(loops: str, sides: Floats) -> Floats:
 
 
 def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
-    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]. A tensor's tile stays on the chip while
-    the loops that advance do not index the tensor."""
+    """Count the DRAM bytes that each tiling of a loop nest moves [tilings]. A tensor's tile stays on the chip from
+    one step of a loop to the next if the loop's index is none of the tensor's."""
     trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
     for place, (loops, width) in enumerate(operands, 1):
         num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)

@@ -40,8 +40,8 @@ class DesignProblem:
     """Objectives to minimise: latency, energy or both; the first decides which tiling a loop nest gets."""
 
     def evaluate(self, point: DesignPoint) -> ModelledDesign:
-        """Return the modelled design of a point, with each loop nest in the tiling that is best in the first
-        objective."""
+        """Return the design at a point of the design space, evaluated by the cost model. Each loop nest has the
+        tiling that is best in the first objective (latency or energy)."""
         if any(violations := self.array.find_violations(point)):
             return ModelledDesign(point, violations)
         found = [find_tiling(nest, point, self.array, self.objectives[0]) for nest in self.nests]

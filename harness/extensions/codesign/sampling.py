@@ -123,7 +123,8 @@ class _Run:
         return {"area": area, "scratchpad": scratchpad}
 
     def model(self, point: DesignPoint) -> ModelledDesign:
-        """Return the design of a point, which is modelled only when it is first asked for."""
+        """Return the design at a point of the design space. The cost model evaluates it only when it is first asked
+        for."""
         key = tuple(point.values())
         if key not in self.found:
             self.found[key] = self._problem.evaluate(point)

@@ -157,8 +157,9 @@ def say_next(benchmark: str, array: PEArray, searched: DesignOutcomes, num_trial
 
 
 def find_gain(searched: DesignOutcomes) -> float:
-    """Return the speed-up of searching hardware and tiles together: the latency of the fastest design found by
-    searching one after the other, divided by the latency of the fastest design found by searching both together."""
+    """Return the speed-up of searching the hardware and its tile sizes together: the latency of the fastest design
+    found by searching first one and then the other, divided by the latency of the fastest design found by searching
+    both at once."""
     separate, joint = (find_best(searched.best[mode], ["latency_s"]).latency_s for mode in _MODES)
     return separate / joint
 

@@ -22,7 +22,7 @@ class EstimatedCurve:
     """Miss-ratio curves: one if it is exact; otherwise one for each random sample of the rows from which it is
     estimated."""
     sampled: float
-    """Share of the distinct rows that one sample has, of all distinct rows looked up; 1 where the curve is exact."""
+    """Share of all distinct rows looked up that one random sample of rows has; 1 if the miss-ratio curve is exact."""
     mean_units: float = 1.0
     """Mean size of the rows looked up. If tables differ in row size, it is in AccessTrace.unit_bytes; otherwise a row
     is the unit, and the size is 1."""

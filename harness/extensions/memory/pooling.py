@@ -50,8 +50,8 @@ class RemoteReads(NamedTuple):
     one table) to which they belong."""
 
     rows: Ids
-    """Rows that each sample reads [samples, devices]; smallest reads (granules) where rows of tables differ in
-    size."""
+    """Number of embedding rows that each sample reads from each memory device [samples, devices]. If tables differ in
+    row size, it is the number of reads of the device's smallest size (granules)."""
     partials: Ids
     """Bags of each sample with at least one row on the device [samples, devices]."""
     bags: Ids
@@ -60,10 +60,8 @@ class RemoteReads(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Latency that rows outside DRAM add to each simulated query, by part, in seconds [queries].
-
-    Queue and device are times at the device that answers the query last.
-    """
+    """Latency that rows outside DRAM add to each simulated query, in parts, each in seconds [queries]. The parts
+    `queue` and `device` are of the device that answers the query last."""
 
     queue: Times
     device: Times

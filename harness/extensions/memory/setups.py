@@ -134,8 +134,8 @@ class Setup:
 
     @property
     def limit(self) -> Resource | None:
-        """Return the device or link that limits the query rate if rows are summed in the place (host, device or
-        switch) that allows the highest rate. None where nothing is read."""
+        """Return the bottleneck of queries: the device or link that limits their rate. Rows are summed in the place
+        (host, device or switch) that allows the highest rate. None if no row is outside DRAM."""
         found = [each for pool in self.question.pools if (each := self.busiest(pool)).busy_s]
         return min(found, key=lambda each: each.busy_s, default=None)
 

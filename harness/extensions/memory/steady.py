@@ -25,10 +25,11 @@ _MEANS = 40.0
 """Upper end of the tabulated distribution of waiting times, as a multiple of the mean wait of those queries that
 wait."""
 _STRATA = 200
-"""Number of classes into which waits at a resource are divided for raking."""
+"""Number of classes into which waits at a resource are divided for raking: queries are weighted until each class has
+its known share."""
 _ROUNDS = 8
-"""Number of rounds of raking. In a round, queries are weighted anew for each resource in turn, until its classes have
-their known shares."""
+"""Number of rounds of raking. In a round, simulated queries are weighted anew for each resource in turn, until the
+shares of its classes of waiting times are as in the steady state."""
 
 
 def find_wait_quantiles(service_s: Times, rate: float, number: int) -> Times:

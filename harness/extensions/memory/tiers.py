@@ -203,8 +203,8 @@ def _are_below(trace: AccessTrace, question: TierQuestion) -> list[bool]:
 
 
 def _count_kept(trace: AccessTrace, question: TierQuestion) -> int:
-    """Return the total size of the tables that stay in DRAM whole: in rows if all are of one size, otherwise in the
-    trace's units of bytes."""
+    """Return the total size of the tables that stay in DRAM whole: in rows if all rows are of one size, otherwise in
+    units of AccessTrace.unit_bytes bytes."""
     of_each = zip(_are_below(trace, question), trace.num_rows, trace.row_units, strict=True)
     return sum(0 if is_below else rows * units for is_below, rows, units in of_each)
 
@@ -675,8 +675,8 @@ def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
 def _find_size(
     trace: AccessTrace, lookups: RemoteLookups, question: TierQuestion, hit_rate: float, first: int
 ) -> tuple[StudyTable, int | None, float]:
-    """Return three values on the smallest LRU cache with the given hit rate: a table on it, its size in units (None
-    if no cache reaches the hit rate), and the highest hit rate of any cache."""
+    """Return three values: a table for the study's page on the smallest LRU cache with the given hit rate, the size
+    of that cache in units (None if no cache reaches the hit rate), and the highest hit rate of any cache."""
     curve, num_units = lookups.curve(first), trace.num_units - _count_kept(trace, question)
     size = curve.find_size(hit_rate)
     rows = None if is_unlike(trace) else size

@@ -259,8 +259,8 @@ class Bench:
         timed: Sequence[TimedSize],
         service: ServiceTimes,
     ) -> tuple[list[LoadGenRun], Bracket]:
-        """Let LoadGen judge rates, beginning with the planned first rate; every rank gets equal rates. In a scenario
-        without a latency limit, only one rate is judged."""
+        """Let LoadGen judge one query rate after the other, beginning with the planned first rate. All ranks get the
+        same rates. In a scenario without a latency limit, there is one rate only."""
         done: list[LoadGenRun] = []
         attempts: list[RateAttempt] = []
         min_duration_s = self.serve.min_duration_s or 0.0

@@ -268,8 +268,8 @@ def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tu
 
 
 def whole_split(queries: str, num_samples: int) -> tuple[int, ...]:
-    """Return the numbers of items of queries that together hold every sample of the evaluation split once; the last
-    query takes the rest."""
+    """Return the size (number of items) of each query, for queries that together have every sample of the evaluation
+    split once. The last query has what is left."""
     round_of = list_sizes(queries)
     rounds, left = divmod(num_samples, sum(round_of))
     rest = []

@@ -31,8 +31,8 @@ SHORTEST_S = 2.0
 """Minimum seconds of a run of LoadGen at the simulated highest VALID rate. Runs at higher rates have as many queries
 and are shorter, and must still be long enough to measure."""
 _BLOCK = 2000
-"""Number of consecutive simulated queries in a block. From how the numbers of late queries differ between blocks, the
-error of the highest VALID rate by chance is estimated."""
+"""Number of consecutive simulated queries in a block. Blocks differ in their numbers of late queries, which shows how
+uncertain the highest VALID rate is."""
 _NUM_DRAWS = 8
 """Number of random draws of items and service times over which the number of late queries is averaged."""
 _MOST_DRAWN = 400_000

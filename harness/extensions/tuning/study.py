@@ -179,8 +179,9 @@ def say_parallel(search: SearchRecord, trials: Sequence[Trial], shared_threads: 
 
 
 def _say_alone(search: SearchRecord, again: Again) -> str:
-    """Say what a trial measured without the default: the objective's mean over the processes, its least and its most
-    value, as in 'samples_per_s 9,900 (9,800 to 10,000) in 5 processes'."""
+    """Say what a trial measured that was measured alone, not alternately with the default configuration: the
+    objective's mean over the processes, its least and its greatest value, as in 'samples_per_s 9,900 (9,800 to
+    10,000) in 5 processes'."""
     found = [columns[search.objective] for columns in again.columns if search.objective in columns]
     name, processes = search.objective, plural(len(again.columns), "process", "processes")
     if not found:

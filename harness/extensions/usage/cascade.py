@@ -39,8 +39,8 @@ TOLERANCE = 0.01
 """Largest loss of NDCG that a study accepts when it recommends how many items the filter keeps, as a share of the
 NDCG that the larger model has without a filter."""
 _SHARES = (1.0, 0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64)
-"""Shares of a query's items for which a cascade is judged: its filter keeps as many. The number of items in the usage
-file is judged, too."""
+"""Shares of a query's items that the filter of a cascade keeps, for each of which the cascade is judged. The number
+in the usage file is added to these."""
 _COLUMNS: Columns = (
     ("Cascade", None, "given"),
     ("Items kept", None, "given"),
@@ -78,7 +78,8 @@ class CascadePoint:
     ndcg: Sequence[float]
     """Mean NDCG over all queries, one value for each time that the cascade's two models were trained."""
     of_all: Sequence[float]
-    """NDCG relative to that with all items kept, one value for each training of both models."""
+    """NDCG of the cascade divided by its NDCG if the filter keeps all items, one value for each time that the two
+    models were trained."""
     flop_share: float
     """FLOP of the cascade for a query, relative to the ranker's FLOP for all items."""
 

@@ -24,9 +24,10 @@ from reference_models.serving import pagerank
 
 T = TypeVar("T")
 NUM_QUERY_NODES = 200
-"""Number of graph nodes, drawn at random, near which a retrieval finds candidates."""
+"""Number of query nodes of a graph, drawn at random. A retrieval finds candidates near each of them."""
 NUM_TRIED = 60
-"""Number of graph nodes near which a retrieval is repeated with several numbers of subgraphs."""
+"""Number of query nodes of a graph for which a retrieval is repeated with several numbers of subgraphs (starting
+nodes of its second stage)."""
 MOST_FREED = 80
 """Maximum number of tables of freed dictionaries that Python keeps for reuse, of 120 bytes each (PyDict_MAXFREELIST,
 3.11 to 3.13)."""

@@ -170,8 +170,8 @@ class RetrievalCurve:
 
 
 def make_curve(name: str, model: AskedModel, trials: Sequence[RetrievalTrial]) -> RetrievalCurve:
-    """Make the curve of precision, time and memory of one retrieval by number of subgraphs from the trials of all
-    processes."""
+    """Return the curve of a retrieval: precision, time and memory for each number of subgraphs (starting nodes of its
+    second stage). It is made from the trials of all processes."""
     numbers = dict.fromkeys(trial.subgraphs for trial in trials)
     by_number = [[trial for trial in trials if trial.subgraphs == number] for number in numbers]
     return RetrievalCurve(

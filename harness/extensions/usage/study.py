@@ -225,8 +225,8 @@ def score_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def _least(point: ProcessResults) -> MeasuredUsage:
-    """Return the measurements of the process that meets all deadlines only up to the lowest request rate. Up to this
-    rate, all other processes meet them, too."""
+    """Return the measurements of the process whose highest possible request rate is the lowest of all processes. At
+    that rate every process meets all deadlines."""
     return min(point, key=lambda each: each.highest_factor)
 
 

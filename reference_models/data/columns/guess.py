@@ -74,8 +74,8 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 the mark between groups."""
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
-"""Prefix of the reason for which a row is malformed, if the row is among those counted as read; a row whose text is
-not UTF-8 is one. Reasons of rows that were never counted have no prefix."""
+"""Prefix of the reason why a row is malformed, if the row was counted as read, such as a row whose text is not UTF-8.
+Rows that were never counted have reasons without the prefix."""
 _PLAIN = (".", "")
 """Default marks in numbers of text: "." before the fraction, none between thousands. Numbers of a label's column must
 have these marks."""

@@ -22,7 +22,7 @@ _LANE = np.uint64(0xFFFF)
 _LANE_BITS = 16
 """Number of bits of a 64-bit random word that decide whether one pixel is flipped."""
 _LANES = 4
-"""Number of pixels for which one 64-bit random word is enough."""
+"""Number of pixels that one 64-bit random word serves: each takes 16 bits, which decide whether it is flipped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Reader(Protocol):
         """Return the reader's state after the files read so far, as JSON values, for `restore` in another process."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of a killed process's reader after the files that it read."""
+        """Continue reading where a killed process stopped: set the reader to the state `state`."""
 
     def source(self) -> SourceFile | None:
         """Return path, size and sha256 of the file read last; None if none of its rows were used."""

@@ -118,8 +118,8 @@ def _best_step(layout: PieceLayout, source: int, over: Floats) -> tuple[int, int
 
 
 def descend(layout: PieceLayout) -> Filling:
-    """Repeat the best move or swap, after which the slowest device's seconds are least within the devices' memory,
-    until none reduces them. Return these seconds, and the placement."""
+    """Repeat the move or swap of pieces that most reduces the seconds of the slowest device and fits the devices'
+    memory, until none reduces them. Return these seconds, and the placement."""
     costs, memory = layout.costs, layout.costs.task.memory_bytes
     for _ in range(_MAX_STEPS[layout.is_exact]):
         loads, used = layout.loads, layout.used

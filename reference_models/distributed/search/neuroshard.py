@@ -30,7 +30,7 @@ BEAM_WIDTH = 3
 NUM_CANDIDATES = 10
 """Number n of pieces cut in each list of the beam, as in the paper NeuroShard."""
 NUM_CUTS = 10
-"""Number L of successive cuts, as in the paper NeuroShard."""
+"""Number L of successive cuts of tables in the beam search, as in the paper NeuroShard."""
 CAPS = (*np.linspace(1.0, 1.5, 11).tolist(), math.inf)
 """Upper limits of the number of columns on a device, as multiples of the devices' mean. A placement is made for each
 limit, and the fastest is taken. The last value, no limit, is not in the paper NeuroShard: tasks of few tables may

@@ -43,8 +43,8 @@ _APART_MS = 1e3
 than the fraction _APART of the run. After a shorter delay the later record may be another rank's of the same
 evaluation."""
 _APART = 0.1
-"""Fraction of a run between two records with the same epoch_num above which they count as two evaluations, if this is
-more than _APART_MS milliseconds."""
+"""Fraction of a run. Two records with the same epoch_num count as two evaluations if they are farther apart than
+this, and than _APART_MS milliseconds."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:

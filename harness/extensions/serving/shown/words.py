@@ -143,7 +143,7 @@ def _held_up_words(served: ServedResult) -> str:
 
 def rest_words(served: ServedResult) -> str:
     """Return the facts on the rate of a served configuration that a page's title leaves out: its latency, and how
-    wide an interval of five processes would be."""
+    wide a confidence interval of the rate would be if five processes were measured."""
     record = served.record
     latency_s = max(process.latency_s for process in record.processes)
     words = [f"p{record.percentile:g} latency {duration(latency_s)}", _interval_words(served, "of the rate ")]
